@@ -1,0 +1,2 @@
+// Package toolhealth keeps AI agents away from sick tools.
+package toolhealth

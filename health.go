@@ -1,0 +1,257 @@
+package toolhealth
+
+import (
+	"encoding/json"
+	"math"
+	"time"
+
+	"github.com/toolhealth/toolhealth/internal/enum"
+)
+
+// HealthStatus is the health of a tool, or of all of them. Its zero value is
+// Healthy.
+type HealthStatus uint8
+
+// The statuses. Their texts are "healthy", "degraded" and "unhealthy".
+const (
+	Healthy   HealthStatus = iota // score >= 0.8
+	Degraded                      // score >= 0.5
+	Unhealthy                     // score < 0.5, or the breaker is open
+)
+
+var healthTexts = []string{"healthy", "degraded", "unhealthy"}
+
+func (h HealthStatus) String() string { return enum.Text("HealthStatus", healthTexts, h) }
+
+// MarshalText returns the text of h, and an error for a value that is no status.
+func (h HealthStatus) MarshalText() ([]byte, error) {
+	return enum.Marshal("HealthStatus", healthTexts, h)
+}
+
+// UnmarshalText is the inverse of MarshalText.
+func (h *HealthStatus) UnmarshalText(text []byte) error {
+	return enum.Unmarshal("HealthStatus", healthTexts, text, h)
+}
+
+// statusOf is the status of a tool with this score and state. The score informs;
+// it never blocks a call.
+func statusOf(score float64, state State) HealthStatus {
+	switch {
+	case state == StateOpen || score < 0.5:
+		return Unhealthy
+	case score < 0.8:
+		return Degraded
+	}
+	return Healthy
+}
+
+// ToolHealth is what is known of one tool at one moment. The figures come from
+// the words that the gate reads: Available, Reason and RetryAfter are what
+// AllowRequest would have answered at that moment.
+//
+// In JSON, durations are numbers of seconds. A name that is not valid UTF-8 is
+// written with U+FFFD in the place of what is wrong.
+type ToolHealth struct {
+	Tool       string
+	Status     HealthStatus
+	State      State         // an expired lease is open
+	Available  bool          // a call would be admitted now
+	ProbeDue   bool          // that call would be the probe
+	Reason     StopReason    // why a call would be refused; StopNone if it would not
+	RetryAfter time.Duration // 0 exactly if Available
+
+	Score float64 // 0.3 x success rate + 0.7 x EWMA
+	Counts
+
+	ConsecutiveFailures int
+	LastFailure         Kind      // of the last failure that the breaker took notice of
+	RefusedInRow        uint64    // refusals since the last admission
+	Trips               uint64    // transitions from closed to open
+	Epoch               uint64    // of the state
+	Since               time.Time // when the state began; for a tool that never left closed, when the registry was made
+
+	InFlight uint64 // permits that are out
+	Guard    GuardCounts
+}
+
+// Summary is every tool's health at one moment.
+//
+// It is for dashboards and people. It is no liveness probe: a process whose
+// tools are all down is not helped by a restart, which would forget what is
+// known about them.
+type Summary struct {
+	Overall     HealthStatus // Unhealthy if every tool is unavailable or unhealthy, Degraded if any is or is degraded
+	Tools       []ToolHealth // sorted by name
+	Unavailable int          // tools that would refuse a call now
+	Untracked   uint64       // calls admitted without an entry, because the registry was full
+	Evicted     uint64       // idle entries that made room for new names
+	HookPanics  uint64       // transition hooks that panicked
+	At          time.Time
+}
+
+// summarySchema is the version of Summary's JSON. It grows when a key changes
+// its meaning or goes away, not when one is added.
+const summarySchema = 1
+
+// add counts one tool into the summary; finish settles the overall status.
+func (s *Summary) add(h ToolHealth) {
+	s.Tools = append(s.Tools, h)
+	if !h.Available {
+		s.Unavailable++
+	}
+}
+
+func (s *Summary) finish() {
+	sick := 0
+	for i := range s.Tools {
+		h := &s.Tools[i]
+		if !h.Available || h.Status == Unhealthy {
+			sick++
+		} else if h.Status == Degraded {
+			s.Overall = Degraded
+		}
+	}
+	switch {
+	case sick > 0 && sick == len(s.Tools):
+		s.Overall = Unhealthy
+	case sick > 0:
+		s.Overall = Degraded
+	}
+}
+
+// toolHealthJSON is ToolHealth as JSON has it.
+type toolHealthJSON struct {
+	Tool       string       `json:"tool"`
+	Status     HealthStatus `json:"status"`
+	State      State        `json:"state"`
+	Available  bool         `json:"available"`
+	ProbeDue   bool         `json:"probe_due"`
+	Reason     string       `json:"reason"`
+	RetryAfter seconds      `json:"retry_after_seconds"`
+
+	Score       float64 `json:"score"`
+	EWMA        float64 `json:"ewma"`
+	SuccessRate float64 `json:"success_rate"`
+
+	Calls     uint64          `json:"calls"`
+	Successes uint64          `json:"successes"`
+	Failures  uint64          `json:"failures"`
+	ByKind    map[Kind]uint64 `json:"failures_by_kind,omitempty"`
+	Rejected  uint64          `json:"rejected"`
+	Throttled uint64          `json:"throttled"`
+	Neutral   uint64          `json:"neutral"`
+	Refused   uint64          `json:"refused"`
+
+	ConsecutiveFailures int       `json:"consecutive_failures"`
+	LastFailure         Kind      `json:"last_failure_kind"`
+	RefusedInRow        uint64    `json:"refused_in_row"`
+	Trips               uint64    `json:"trips"`
+	Epoch               uint64    `json:"epoch"`
+	Since               time.Time `json:"since"`
+	Average             seconds   `json:"average_seconds"`
+	AverageSuccess      seconds   `json:"average_success_seconds"`
+	Max                 seconds   `json:"max_seconds"`
+
+	InFlight uint64       `json:"in_flight"`
+	Guard    *GuardCounts `json:"guard,omitempty"`
+}
+
+// MarshalJSON writes the health with durations in seconds.
+func (h ToolHealth) MarshalJSON() ([]byte, error) {
+	j := toolHealthJSON{
+		h.Tool, h.Status, h.State, h.Available, h.ProbeDue, h.Reason.Detail(), seconds(h.RetryAfter),
+		h.Score, h.EWMA, h.SuccessRate(),
+		h.TotalCalls(), h.Successes, h.Failures, h.ByKind, h.Rejected, h.Throttled, h.Neutral, h.Refused,
+		h.ConsecutiveFailures, h.LastFailure, h.RefusedInRow, h.Trips, h.Epoch, h.Since,
+		seconds(h.Average), seconds(h.AverageSuccess), seconds(h.Max),
+		h.InFlight, nil,
+	}
+	if h.Guard != (GuardCounts{}) {
+		j.Guard = &h.Guard
+	}
+	return json.Marshal(j)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. After an error the receiver is as
+// it was.
+func (h *ToolHealth) UnmarshalJSON(data []byte) error {
+	var j toolHealthJSON
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	reason, err := refusalReason(j.Reason)
+	if err != nil {
+		return err
+	}
+	*h = ToolHealth{
+		j.Tool, j.Status, j.State, j.Available, j.ProbeDue, reason, time.Duration(j.RetryAfter),
+		j.Score,
+		Counts{
+			j.Successes, j.Failures, j.ByKind, j.Rejected, j.Throttled, j.Neutral, j.Refused,
+			time.Duration(j.Average), time.Duration(j.AverageSuccess), time.Duration(j.Max), j.EWMA,
+		},
+		j.ConsecutiveFailures, j.LastFailure, j.RefusedInRow, j.Trips, j.Epoch, j.Since,
+		j.InFlight, GuardCounts{},
+	}
+	if j.Guard != nil {
+		h.Guard = *j.Guard
+	}
+	return nil
+}
+
+// summaryJSON is Summary as JSON has it.
+type summaryJSON struct {
+	Schema      int          `json:"schema"`
+	At          time.Time    `json:"at"`
+	Overall     HealthStatus `json:"overall"`
+	Unavailable int          `json:"unavailable"`
+	Untracked   uint64       `json:"untracked"`
+	Evicted     uint64       `json:"evicted"`
+	HookPanics  uint64       `json:"hook_panics"`
+	Tools       []ToolHealth `json:"tools"`
+}
+
+// MarshalJSON writes the summary with a schema number, now 1.
+func (s Summary) MarshalJSON() ([]byte, error) {
+	j := summaryJSON{summarySchema, s.At, s.Overall, s.Unavailable, s.Untracked, s.Evicted, s.HookPanics, s.Tools}
+	if j.Tools == nil {
+		j.Tools = []ToolHealth{}
+	}
+	return json.Marshal(j)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. After an error the receiver is as
+// it was.
+func (s *Summary) UnmarshalJSON(data []byte) error {
+	var j summaryJSON
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	*s = Summary{j.Overall, j.Tools, j.Unavailable, j.Untracked, j.Evicted, j.HookPanics, j.At}
+	return nil
+}
+
+// seconds is a duration that JSON writes as a number of seconds. Up to 104 days
+// it comes back to the nanosecond.
+type seconds time.Duration
+
+func (s seconds) MarshalJSON() ([]byte, error) {
+	return json.Marshal(time.Duration(s).Seconds())
+}
+
+func (s *seconds) UnmarshalJSON(data []byte) error {
+	var f float64
+	if err := json.Unmarshal(data, &f); err != nil {
+		return err
+	}
+	ns := math.Round(f * 1e9)
+	switch {
+	case ns >= math.MaxInt64:
+		*s = math.MaxInt64
+	case ns <= math.MinInt64:
+		*s = math.MinInt64
+	default:
+		*s = seconds(ns)
+	}
+	return nil
+}

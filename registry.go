@@ -1,0 +1,779 @@
+package toolhealth
+
+import (
+	"container/list"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/toolhealth/toolhealth/internal/hooks"
+	"github.com/toolhealth/toolhealth/internal/nametable"
+)
+
+// Registry keeps the health of every tool by its name: one [Stats] and one
+// breaker each. It is the seam that everything else is built on.
+//
+// A tool appears at its first AllowRequest, Record or [Gate.Allow]; reading never
+// creates one. Names come from a language model, so the number of entries is
+// bounded by Config.MaxTools. At the bound a new name takes the place of an entry
+// that is closed, without a streak, not throttled, without a permit out and not
+// registered, the longest idle one or near it. If there is none, the call is
+// admitted without an entry and counted in Summary.Untracked. What is known
+// against a tool is never evicted. Memory is at most about 400 bytes for each
+// entry and the names themselves: a runtime that passes on names of any length
+// should cut them, or set RegisteredOnly. The empty name is always refused.
+//
+// All methods may be called from any goroutine. AllowRequest, Available and the
+// Record methods take no lock, except for the first call of a new name; they
+// allocate nothing unless a breaker changes. The clock is the monotonic one,
+// read since the registry was made; inside a testing/synctest bubble, make it
+// there. A nil Registry, and the zero one, admits everything and records nothing.
+type Registry struct {
+	base  time.Time
+	table nametable.Table[entry]
+	hooks hooks.List[Transition]
+	conf  atomic.Pointer[compiled] // replaced as a whole under mu
+
+	untracked atomic.Uint64
+	evicted   atomic.Uint64
+
+	// mu is held to add, remove and reconfigure entries. No hook and no other
+	// code of a user runs under it.
+	mu  sync.Mutex
+	own map[string]*params // by Register with a config; under mu
+	// queue holds the candidates for eviction, the next one first; see makeRoom.
+	// thaw is when the first parked entry stops being throttled. Both under mu.
+	queue list.List
+	thaw  int64
+}
+
+type node = nametable.Node[entry]
+
+// entry is what a registry keeps of one tool. What every call writes lies in the
+// middle, so that two tools whose entries are neighbours in memory do not share a
+// cache line that is written.
+type entry struct {
+	place  *list.Element // in Registry.queue, nil if not there; under Registry.mu
+	pinned bool          // registered: never evicted; under Registry.mu
+	// parked: taken out of the queue because it could not be evicted. Whoever
+	// makes it evictable again sees the flag and puts it back. Set under
+	// Registry.mu, read by calls.
+	parked atomic.Bool
+	// used: called since it was last looked at for eviction. Set by calls,
+	// cleared under Registry.mu.
+	used atomic.Bool
+	machine
+	stats Stats
+	guard atomic.Pointer[guardStats] // nil until the first guarded call; set once
+}
+
+// compiled is a Config as the registry uses it. It never changes.
+type compiled struct {
+	config  Config
+	breaker *params
+	tools   map[string]*params
+}
+
+func compile(c Config) (*compiled, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.clone()
+	k := &compiled{config: c, breaker: newParams(c.Breaker), tools: make(map[string]*params, len(c.Tools))}
+	for tool, own := range c.Tools {
+		k.tools[tool] = newParams(own)
+	}
+	return k, nil
+}
+
+// NewRegistry returns an empty registry under DefaultConfig.
+func NewRegistry() *Registry {
+	r, err := NewRegistryWithConfig(DefaultConfig())
+	if err != nil {
+		panic(err) // the defaults are valid; a test says so
+	}
+	return r
+}
+
+// NewRegistryWithConfig returns an empty registry, or every problem of the
+// configuration at once.
+func NewRegistryWithConfig(c Config) (*Registry, error) {
+	k, err := compile(c)
+	if err != nil {
+		return nil, err
+	}
+	r := &Registry{base: time.Now(), own: make(map[string]*params)}
+	r.conf.Store(k)
+	return r, nil
+}
+
+// now returns the registry's time.
+func (r *Registry) now() int64 { return since(r.base) }
+
+// inert reports whether there is nothing to keep anything in.
+func (r *Registry) inert() bool { return r == nil || r.conf.Load() == nil }
+
+// AllowRequest asks whether a call of the tool may go ahead. It may hand out the
+// one probe, so ask only for a call that you will make, and then report it.
+// Nothing ties the report to this call; [Gate.Allow] does.
+//
+// For a healthy tool it costs one lookup and reads no clock.
+func (r *Registry) AllowRequest(tool string) bool {
+	if r.inert() {
+		return true
+	}
+	if n := r.table.Get(tool); n != nil {
+		if n.Value.snap.Load().plain() {
+			n.Value.touch()
+			n.Value.stats.endRefusals()
+			return true
+		}
+	}
+	_, a := r.admit(tool, r.now(), 0, false)
+	return a.reason == StopNone
+}
+
+// touch notes a use, for eviction.
+func (e *entry) touch() {
+	if !e.used.Load() {
+		e.used.Store(true)
+	}
+}
+
+// admit is AllowRequest in full. With permit it also counts a permit as given
+// out. The node is nil if the call is admitted untracked, or the tool is unknown.
+func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node, answer) {
+	for {
+		n, reason := r.entry(tool, now)
+		if n == nil {
+			if reason == StopNone {
+				r.untracked.Add(1)
+				return nil, answer{}
+			}
+			return nil, answer{reason: reason, wait: r.conf.Load().breaker.hint()}
+		}
+		e := &n.Value
+		e.touch()
+		if permit { // before the snapshot is looked at: see evictable
+			e.stats.admitted.Add(1)
+		}
+		a, ok := e.tryAdmit(now, leaseFloor)
+		if permit && (!ok || a.reason != StopNone) {
+			e.stats.settled.Add(1)
+		}
+		if !ok {
+			continue // it has just been evicted
+		}
+		e.deliver(&a, n.Name(), r.base, &r.hooks)
+		if a.reason != StopNone {
+			e.stats.refused.Add(1)
+		} else {
+			e.stats.endRefusals()
+		}
+		r.unpark(n)
+		return n, a
+	}
+}
+
+// tryAdmit asks the machine. A refusal changes nothing and needs no step, except
+// the first one after a lease has run out, which makes that known to hooks.
+func (e *entry) tryAdmit(now, leaseFloor int64) (answer, bool) {
+	s := e.snap.Load()
+	if s.gone {
+		return answer{}, false
+	}
+	if s.plain() {
+		return answer{epoch: s.epoch}, true
+	}
+	if reason, wait := s.admission(now); reason != StopNone && !s.expired(now) {
+		return answer{reason: reason, wait: wait}, true
+	}
+	return e.apply(event{op: opAdmit, leaseFloor: leaseFloor}, now)
+}
+
+// Available reports what AllowRequest would answer at this instant. It changes
+// nothing, takes no probe and creates no entry.
+func (r *Registry) Available(tool string) bool {
+	if r.inert() {
+		return true
+	}
+	n := r.table.Get(tool)
+	if n == nil {
+		return r.known(tool)
+	}
+	s := n.Value.snap.Load()
+	if s.plain() {
+		return true
+	}
+	if s.gone {
+		return r.known(tool)
+	}
+	reason, _ := s.admission(r.now())
+	return reason == StopNone
+}
+
+// known reports whether a tool without an entry would be admitted.
+func (r *Registry) known(tool string) bool {
+	if tool == "" {
+		return false
+	}
+	k := r.conf.Load()
+	return !k.config.RegisteredOnly || k.tools[tool] != nil
+}
+
+// RecordSuccess says that a call of the tool succeeded and how long it took. It
+// is taken for a call of the current epoch, and for the probe's verdict if one is
+// out. A negative duration counts as 0.
+func (r *Registry) RecordSuccess(tool string, took time.Duration) {
+	if r.inert() {
+		return
+	}
+	if n := r.table.Get(tool); n != nil {
+		if s := n.Value.snap.Load(); s.plain() && s.streak == 0 && int64(took) <= s.cfg.slow {
+			n.Value.stats.success(&n.Value.stats.nameOK, int64(took))
+			n.Value.touch()
+			if !n.Value.snap.Load().gone {
+				return
+			}
+		}
+	}
+	r.record(tool, Verdict{}, int64(took))
+}
+
+// RecordFailure says that a call of the tool failed and how long it took: a
+// failure of kind unknown. See RecordSuccess and [Registry.Record].
+func (r *Registry) RecordFailure(tool string, took time.Duration) {
+	r.Record(tool, Verdict{Outcome: OutcomeFailure, Kind: KindUnknown}, took)
+}
+
+// Record says how a call of the tool ended, in the words of a [Classifier]. See
+// RecordSuccess.
+func (r *Registry) Record(tool string, v Verdict, took time.Duration) {
+	if r.inert() {
+		return
+	}
+	r.record(tool, v, int64(took))
+}
+
+func (r *Registry) record(tool string, v Verdict, took int64) {
+	now := r.now()
+	for {
+		n, _ := r.entry(tool, now)
+		if n == nil {
+			return
+		}
+		n.Value.touch()
+		n.Value.stats.outcome(&n.Value.stats.nameOK, v, took)
+		if r.settle(n, event{op: opSettle, byName: true}, v, took, now) {
+			return
+		}
+	}
+}
+
+// outcome counts one ended call.
+func (s *Stats) outcome(okTotal *atomic.Uint64, v Verdict, took int64) {
+	switch v.Outcome {
+	case OutcomeSuccess:
+		s.success(okTotal, took)
+	case OutcomeFailure:
+		s.failure(v.Kind, took)
+	case OutcomeRejected:
+		s.rejected.Add(1)
+	case OutcomeThrottled:
+		s.throttled.Add(1)
+	default:
+		s.neutral.Add(1)
+	}
+}
+
+// settle tells the breaker of n how a call ended; the statistics have it already.
+// It reports false if n has left the registry.
+func (r *Registry) settle(n *node, ev event, v Verdict, took, now int64) bool {
+	e := &n.Value
+	ev.outcome, ev.kind, ev.took, ev.retryAfter = v.Outcome, v.Kind, took, int64(v.RetryAfter)
+	if ev.kind == KindNone && v.Outcome == OutcomeFailure {
+		ev.kind = KindUnknown
+	}
+	ev.ewma, ev.ended = e.stats.ewma(), e.stats.ended()
+	a, ok := e.apply(ev, now)
+	if !ok {
+		return false
+	}
+	e.deliver(&a, n.Name(), r.base, &r.hooks)
+	r.unpark(n)
+	return true
+}
+
+// entry returns the node of a tool and creates it if there is none. Without a
+// node the reason says why: StopUnknownTool, or StopNone if the registry is full.
+func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
+	if n := r.table.Get(tool); n != nil && !n.Value.snap.Load().gone {
+		return n, StopNone
+	}
+	if !r.known(tool) {
+		return nil, StopUnknownTool
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := r.table.Get(tool); n != nil {
+		return n, StopNone
+	}
+	k := r.conf.Load()
+	if !r.makeRoom(k.config.MaxTools, now) {
+		return nil, StopNone
+	}
+	return r.put(tool, k, false), StopNone
+}
+
+// put creates the entry of a tool that has none. The caller holds mu.
+func (r *Registry) put(tool string, k *compiled, pinned bool) *node {
+	n := r.table.Put(tool, func(e *entry) {
+		e.pinned = pinned
+		e.snap.Store(r.paramsOf(tool, k).initial)
+	})
+	if !pinned {
+		r.enqueue(n)
+	}
+	return n
+}
+
+// paramsOf returns what applies to a tool: what Register was given, else
+// Config.Tools, else Config.Breaker. The caller holds mu.
+func (r *Registry) paramsOf(tool string, k *compiled) *params {
+	if p := r.own[tool]; p != nil {
+		return p
+	}
+	if p := k.tools[tool]; p != nil {
+		return p
+	}
+	return k.breaker
+}
+
+// Eviction is first in, first out with a second chance: an entry that comes to
+// the front of the queue and was used since it was last there goes to the back;
+// one that must not be evicted is parked, outside the queue, until it may be
+// again. So each step is paid for by an earlier call: there is no scan of the
+// registry for each name, however many entries are open or in use.
+
+// makeRoom evicts until there are fewer than bound entries, and reports whether
+// that worked. The caller holds mu.
+func (r *Registry) makeRoom(bound int, now int64) bool {
+	for r.table.Len() >= bound {
+		n := r.victim(now)
+		if n == nil {
+			return false
+		}
+		r.drop(n)
+		r.evicted.Add(1)
+	}
+	return true
+}
+
+// victim finds an entry that may be evicted, marks its snapshot as gone and
+// returns it; nil if there is none. The caller holds mu.
+func (r *Registry) victim(now int64) *node {
+	r.unparkThrottled(now)
+	for {
+		front := r.queue.Front()
+		if front == nil {
+			return nil
+		}
+		n := front.Value.(*node)
+		e := &n.Value
+		switch {
+		case e.used.Load():
+			e.used.Store(false)
+			r.queue.MoveToBack(front)
+		case e.evict(now):
+			return n
+		default:
+			r.park(n, now)
+		}
+	}
+}
+
+// park takes n out of the queue until it may be evicted. The caller holds mu.
+func (r *Registry) park(n *node, now int64) {
+	e := &n.Value
+	r.unqueue(n)
+	e.parked.Store(true)
+	// Whoever made it evictable in this moment may have looked for the flag just
+	// before it was set.
+	if e.evictable(now) {
+		r.enqueue(n)
+	} else if s := e.snap.Load(); s.state == StateClosed && s.until > now && (r.thaw == 0 || s.until < r.thaw) {
+		r.thaw = s.until // time will end this one's throttle, no call has to
+	}
+}
+
+// unparkThrottled puts back what was parked for a throttle that is over. It looks
+// at every entry, once for each throttle that ends while the registry is full.
+// The caller holds mu.
+func (r *Registry) unparkThrottled(now int64) {
+	if r.thaw == 0 || now < r.thaw {
+		return
+	}
+	r.thaw = 0
+	for n := range r.table.All() {
+		if n.Value.parked.Load() {
+			r.park(n, now)
+		}
+	}
+}
+
+// evictable reports whether nothing would be missed.
+func (e *entry) evictable(now int64) bool {
+	s := e.snap.Load()
+	return s.clean(now) && !s.gone && !e.stats.inUse()
+}
+
+// evict marks the entry as gone if it is evictable. A permit is counted before
+// the snapshot is looked at (admit), and here it is the other way round: either
+// the permit is seen here, or the caller sees that the entry has gone.
+func (e *entry) evict(now int64) bool {
+	s := e.snap.Load()
+	if !s.clean(now) || e.stats.inUse() || !e.snap.CompareAndSwap(s, goneUnder(s.cfg)) {
+		return false
+	}
+	if e.stats.inUse() {
+		e.snap.Store(s) // nobody changes a snapshot that has gone
+		return false
+	}
+	return true
+}
+
+// goneUnder returns the last snapshot of an entry.
+func goneUnder(p *params) *snapshot { return &snapshot{cfg: p, gone: true} }
+
+// unpark puts an entry that may be evicted again back into the queue.
+func (r *Registry) unpark(n *node) {
+	if !n.Value.parked.Load() || !n.Value.evictable(r.now()) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n.Value.parked.Load() {
+		r.enqueue(n)
+	}
+}
+
+// enqueue makes n the last candidate. The caller holds mu.
+func (r *Registry) enqueue(n *node) {
+	n.Value.parked.Store(false)
+	n.Value.place = r.queue.PushBack(n)
+}
+
+// unqueue makes n no candidate. The caller holds mu.
+func (r *Registry) unqueue(n *node) {
+	if n.Value.place != nil {
+		r.queue.Remove(n.Value.place)
+		n.Value.place = nil
+	}
+	n.Value.parked.Store(false)
+}
+
+// drop takes a node whose snapshot has gone out of the registry. The caller
+// holds mu.
+func (r *Registry) drop(n *node) {
+	r.unqueue(n)
+	r.table.Delete(n)
+}
+
+// ErrRegistryFull is what Register says when MaxTools entries are registered or
+// must not be evicted.
+var ErrRegistryFull = errors.New("toolhealth: registry is full")
+
+// Register makes a tool known and keeps its entry from being evicted. With a
+// configuration, the tool has that one from now on, whatever SetConfig says of
+// others, until it is removed; more than one is an error. A tool that is known
+// already keeps its state.
+func (r *Registry) Register(tool string, config ...BreakerConfig) error {
+	switch {
+	case r.inert():
+		return nil
+	case tool == "":
+		return errors.New("toolhealth: Register: tool is \"\", must be a name")
+	case len(config) > 1:
+		return fmt.Errorf("toolhealth: Register: %d configs for %.80q, must be at most 1", len(config), tool)
+	}
+	var own *params
+	for _, c := range config {
+		if err := c.Validate(); err != nil {
+			return fmt.Errorf("toolhealth: Register: %.80q: %w", tool, err)
+		}
+		own = newParams(c)
+	}
+	n, a, err := r.register(tool, own, r.now())
+	if n != nil {
+		n.Value.deliver(&a, n.Name(), r.base, &r.hooks)
+	}
+	return err
+}
+
+func (r *Registry) register(tool string, own *params, now int64) (n *node, a answer, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.conf.Load()
+	n = r.table.Get(tool)
+	if n == nil && !r.makeRoom(k.config.MaxTools, now) {
+		return nil, a, fmt.Errorf("%w: max_tools is %d, registering %.80q", ErrRegistryFull, k.config.MaxTools, tool)
+	}
+	if own != nil {
+		r.own[strings.Clone(tool)] = own
+	}
+	if n == nil {
+		return r.put(tool, k, true), a, nil
+	}
+	n.Value.pinned = true
+	r.unqueue(n)
+	return n, n.Value.configure(r.paramsOf(tool, k), now), nil
+}
+
+// configure puts the entry under other params. The caller holds mu, so that the
+// params of an entry are those of the latest configuration.
+func (e *entry) configure(p *params, now int64) answer {
+	for {
+		s := e.snap.Load()
+		if s.cfg == p {
+			return answer{}
+		}
+		if s == s.cfg.initial { // most tools have never changed; they share one snapshot
+			if e.snap.CompareAndSwap(s, p.initial) {
+				return answer{}
+			}
+			continue
+		}
+		a, _ := e.apply(event{op: opConfigure, cfg: p, ended: e.stats.ended()}, now)
+		return a
+	}
+}
+
+// Remove forgets a tool and what Register gave it, and reports whether there was
+// one. Permits of it that are still out come to nothing; its chain of transitions
+// ends without an event.
+func (r *Registry) Remove(tool string) bool {
+	if r.inert() {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.own, tool)
+	n := r.table.Get(tool)
+	if n == nil {
+		return false
+	}
+	for {
+		s := n.Value.snap.Load()
+		if n.Value.snap.CompareAndSwap(s, goneUnder(s.cfg)) {
+			break
+		}
+	}
+	r.drop(n)
+	return true
+}
+
+// Len returns the number of entries.
+func (r *Registry) Len() int {
+	if r == nil {
+		return 0
+	}
+	return r.table.Len()
+}
+
+// Reset closes the tool's breaker, lifts a throttle or an isolation, and forgets
+// the streak, the growth and the learned lease; statistics stay. What was
+// admitted before no longer counts for the breaker. It reports whether there is
+// such a tool.
+func (r *Registry) Reset(tool string) bool { return r.operate(tool, opReset) }
+
+// Isolate holds the tool's breaker open until Reset. What was admitted before no
+// longer counts for the breaker. It reports whether there is such a tool;
+// Register one first to isolate it before its first call.
+func (r *Registry) Isolate(tool string) bool { return r.operate(tool, opIsolate) }
+
+func (r *Registry) operate(tool string, o op) bool {
+	if r.inert() {
+		return false
+	}
+	n := r.table.Get(tool)
+	if n == nil {
+		return false
+	}
+	a, ok := n.Value.apply(event{op: o, ended: n.Value.stats.ended()}, r.now())
+	if ok {
+		n.Value.deliver(&a, n.Name(), r.base, &r.hooks)
+		r.unpark(n)
+	}
+	return ok
+}
+
+// SetConfig puts another configuration in force, or returns every problem of it
+// and changes nothing. Each tool keeps its state: a running cooldown keeps its
+// deadline, a streak stays, a lower threshold does not trip by itself. Only a
+// FailureThreshold set to 0 closes a breaker, unless it is isolated. Lowering
+// MaxTools evicts nothing by itself; the next new name does. It takes time in
+// proportion to the number of tools, during which no new name can enter.
+func (r *Registry) SetConfig(c Config) error {
+	if r == nil {
+		return nil
+	}
+	k, err := compile(c)
+	if err != nil {
+		return err
+	}
+	if r.inert() {
+		return errors.New("toolhealth: SetConfig: the registry was not made by NewRegistry")
+	}
+	type closing struct {
+		n *node
+		a answer
+	}
+	var closed []closing
+	r.mu.Lock()
+	now := r.now()
+	r.conf.Store(k)
+	for n := range r.table.All() {
+		if a := n.Value.configure(r.paramsOf(n.Name(), k), now); a.n > 0 {
+			closed = append(closed, closing{n, a})
+		}
+	}
+	r.mu.Unlock()
+	for _, c := range closed {
+		c.n.Value.deliver(&c.a, c.n.Name(), r.base, &r.hooks)
+		r.unpark(c.n)
+	}
+	return nil
+}
+
+// Config returns the configuration that is in force, as a copy.
+func (r *Registry) Config() Config {
+	if r.inert() {
+		return Config{}
+	}
+	return r.conf.Load().config.clone()
+}
+
+// OnTransition calls fn after each transition of a tool's breaker, on the
+// goroutine that caused it or on one that was delivering for the same tool
+// already. The new state is visible by then and no lock is held: fn may call
+// anything, also for the same tool. The events of one tool come in order and one
+// at a time; those of two tools may come at once. A panic in fn is counted in
+// Summary.HookPanics and harms nobody.
+//
+// A lease that runs out is noticed by the next call that asks or reports, not by
+// a timer; the event says when it was.
+//
+// When stop has returned, no call of fn is running and none will begin. It waits
+// for calls of fn that are running, except when it is called from inside a hook.
+func (r *Registry) OnTransition(fn func(Transition)) (stop func()) {
+	if r == nil {
+		return func() {}
+	}
+	return r.hooks.Add(fn)
+}
+
+// HealthStatus returns the status of a tool; one without an entry is healthy.
+func (r *Registry) HealthStatus(tool string) HealthStatus {
+	h, _ := r.Health(tool)
+	return h.Status
+}
+
+// Health returns what is known of a tool, and false if there is no entry. It
+// changes nothing.
+func (r *Registry) Health(tool string) (ToolHealth, bool) {
+	if r.inert() {
+		return ToolHealth{}, false
+	}
+	n := r.table.Get(tool)
+	if n == nil {
+		return ToolHealth{}, false
+	}
+	return r.health(n, r.now())
+}
+
+func (r *Registry) health(n *node, now int64) (ToolHealth, bool) {
+	e := &n.Value
+	counts := e.stats.Read()
+	shared := e.snap.Load()
+	if shared.gone {
+		return ToolHealth{}, false
+	}
+	s := shared.at(now)
+	reason, wait := shared.admission(now)
+	h := ToolHealth{
+		Tool:                n.Name(),
+		State:               s.state,
+		Available:           reason == StopNone,
+		ProbeDue:            reason == StopNone && s.state == StateOpen,
+		Reason:              reason,
+		RetryAfter:          time.Duration(wait),
+		Score:               counts.Score(),
+		Counts:              counts,
+		ConsecutiveFailures: s.streak,
+		LastFailure:         s.kind,
+		RefusedInRow:        e.stats.refusedInRow(),
+		Trips:               s.trips,
+		Epoch:               s.epoch,
+		Since:               r.base.Add(time.Duration(s.since)),
+		InFlight:            e.stats.inFlight(),
+	}
+	h.Status = statusOf(h.Score, h.State)
+	if g := e.guard.Load(); g != nil {
+		h.Guard = g.read(now)
+	}
+	return h, true
+}
+
+// HealthSummary returns the health of every tool, sorted by name, as it was at
+// one reading of the clock. It takes no lock and delays no call.
+func (r *Registry) HealthSummary() Summary {
+	if r.inert() {
+		return Summary{}
+	}
+	now := r.now()
+	nodes := r.sorted()
+	s := Summary{
+		Tools:      make([]ToolHealth, 0, len(nodes)),
+		Untracked:  r.untracked.Load(),
+		Evicted:    r.evicted.Load(),
+		HookPanics: r.hooks.Panics(),
+		At:         r.base.Add(time.Duration(now)),
+	}
+	for _, n := range nodes {
+		if h, ok := r.health(n, now); ok {
+			s.add(h)
+		}
+	}
+	s.finish()
+	return s
+}
+
+func (r *Registry) sorted() []*node {
+	nodes := make([]*node, 0, r.table.Len())
+	for n := range r.table.All() {
+		nodes = append(nodes, n)
+	}
+	slices.SortFunc(nodes, func(a, b *node) int { return strings.Compare(a.Name(), b.Name()) })
+	return nodes
+}
+
+// All yields the tools that have an entry when the iteration begins, sorted by
+// name, each with its health when its turn comes. Any method may be called
+// during the iteration; a tool that is removed meanwhile is left out.
+func (r *Registry) All() iter.Seq2[string, ToolHealth] {
+	return func(yield func(string, ToolHealth) bool) {
+		if r.inert() {
+			return
+		}
+		for _, n := range r.sorted() {
+			if h, ok := r.health(n, r.now()); ok && !yield(h.Tool, h) {
+				return
+			}
+		}
+	}
+}

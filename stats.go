@@ -1,0 +1,262 @@
+package toolhealth
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// ewmaOne is an EWMA of 1.0: averages are integers scaled by this.
+const ewmaOne = 1_000_000
+
+// Stats are the all-time counters of one tool: lock-free, written by every call
+// that ends, read by dashboards. A [Registry] keeps one for each tool; alone,
+// the zero Stats (or [NewStats]) is ready for use.
+//
+// All methods may be called from any goroutine. Recording a success costs two
+// atomic additions and allocates nothing. Stats must not be copied; [Stats.Read]
+// returns a copy of the figures.
+type Stats struct {
+	// Every field is written by the call that ends and read by Read. Successes of
+	// permits and of calls by name are counted apart: with admitted and settled
+	// the former tell how many permits are out (see inUse), at no extra write.
+	//
+	// Order: a call first raises longest, then counts itself, then adds to a
+	// sum; Read goes the other way. So a duration that a reader sees in a sum
+	// belongs to a call that it sees counted, and no average exceeds the maximum.
+	permitOK atomic.Uint64 // successes settled through a permit
+	nameOK   atomic.Uint64 // successes recorded by name
+	sumOK    atomic.Int64  // ns of all successes; see addSaturating
+	sumBad   atomic.Int64  // ns of all failures
+	longest  atomic.Int64  // ns of the longest success or failure
+	missing  atomic.Int64  // ewmaOne - EWMA, so that the zero value is full health
+	admitted atomic.Uint64 // permits given out
+	settled  atomic.Uint64 // permits settled otherwise than by a success, or released
+
+	rejected  atomic.Uint64
+	throttled atomic.Uint64
+	neutral   atomic.Uint64
+	refused   atomic.Uint64 // calls that the gate turned away
+	// refusedBefore is what refused was at the last admission: the difference is
+	// the number of refusals in a row. Written by admitted calls.
+	refusedBefore atomic.Uint64
+
+	// failures by kind; nil until the first one, set once. Their sum is the
+	// number of failures, so that the two cannot disagree.
+	failures atomic.Pointer[[numKinds]atomic.Uint64]
+}
+
+// NewStats returns empty statistics.
+func NewStats() *Stats { return new(Stats) }
+
+// RecordSuccess counts a success that took this long.
+func (s *Stats) RecordSuccess(took time.Duration) {
+	s.success(&s.nameOK, int64(took))
+}
+
+// RecordFailure counts a failure of this kind that took this long.
+func (s *Stats) RecordFailure(kind Kind, took time.Duration) {
+	s.failure(kind, int64(took))
+}
+
+// RecordRejected counts a call that the tool answered by refusing the request.
+func (s *Stats) RecordRejected() { s.rejected.Add(1) }
+
+// RecordThrottled counts a call that the tool asked to be repeated later.
+func (s *Stats) RecordThrottled() { s.throttled.Add(1) }
+
+// RecordNeutral counts a call that says nothing about the tool.
+func (s *Stats) RecordNeutral() { s.neutral.Add(1) }
+
+// RecordRefused counts a call that was not made because the gate refused it.
+func (s *Stats) RecordRefused() { s.refused.Add(1) }
+
+// success counts into total, which is permitOK or nameOK. Negative durations
+// count as 0.
+func (s *Stats) success(total *atomic.Uint64, took int64) {
+	took = max(took, 0)
+	if took > s.longest.Load() {
+		raise(&s.longest, took)
+	}
+	if s.missing.Load() != 0 {
+		s.sample(ewmaOne)
+	}
+	total.Add(1)
+	addSaturating(&s.sumOK, took)
+}
+
+func (s *Stats) failure(kind Kind, took int64) {
+	took = max(took, 0)
+	raise(&s.longest, took)
+	s.sample(0)
+	byKind := s.failures.Load()
+	if byKind == nil {
+		s.failures.CompareAndSwap(nil, new([numKinds]atomic.Uint64))
+		byKind = s.failures.Load()
+	}
+	if kind >= numKinds || kind == KindNone {
+		kind = KindUnknown
+	}
+	byKind[kind].Add(1)
+	addSaturating(&s.sumBad, took)
+}
+
+// sample puts one outcome, ewmaOne or 0, into the EWMA with a weight of 30 %.
+// A value that would not change is not written: a healthy tool's EWMA costs a
+// load.
+func (s *Stats) sample(outcome int64) {
+	for {
+		old := s.missing.Load()
+		next := ewmaOne - (7*(ewmaOne-old)+3*outcome)/10
+		if next == old || s.missing.CompareAndSwap(old, next) {
+			return
+		}
+	}
+}
+
+// raise makes v at least x.
+func raise(v *atomic.Int64, x int64) {
+	for old := v.Load(); x > old; old = v.Load() {
+		if v.CompareAndSwap(old, x) {
+			return
+		}
+	}
+}
+
+// addSaturating adds d >= 0 to a sum that stays at the maximum once it is
+// there. One addition instead of a compare-and-swap loop: whoever overflows the
+// sum sees a negative one and sets it to the maximum right after; readers take a
+// negative sum for the maximum.
+func addSaturating(sum *atomic.Int64, d int64) {
+	if sum.Add(d) < 0 {
+		sum.Store(math.MaxInt64)
+	}
+}
+
+// ewma returns the EWMA scaled by ewmaOne.
+func (s *Stats) ewma() int64 { return ewmaOne - s.missing.Load() }
+
+// ended returns the number of successes and failures.
+func (s *Stats) ended() uint64 {
+	n := saturatingSum(s.permitOK.Load(), s.nameOK.Load())
+	if byKind := s.failures.Load(); byKind != nil {
+		for i := range byKind {
+			n = saturatingSum(n, byKind[i].Load())
+		}
+	}
+	return n
+}
+
+// inUse reports whether a permit is out. The settled ones are read first: a
+// permit that is given out in between can only make the answer true.
+func (s *Stats) inUse() bool { return s.inFlight() > 0 }
+
+// inFlight returns the number of permits that are out.
+func (s *Stats) inFlight() uint64 {
+	done := s.permitOK.Load() + s.settled.Load()
+	return s.admitted.Load() - done
+}
+
+// refusedInRow returns the number of refusals since the last admission.
+func (s *Stats) refusedInRow() uint64 {
+	before := s.refusedBefore.Load()
+	return s.refused.Load() - before
+}
+
+// endRefusals notes that a call was admitted.
+func (s *Stats) endRefusals() {
+	if n := s.refused.Load(); n != s.refusedBefore.Load() {
+		s.refusedBefore.Store(n)
+	}
+}
+
+// Counts are the figures of one [Stats] at one moment.
+type Counts struct {
+	Successes uint64
+	Failures  uint64
+	ByKind    map[Kind]uint64 // failures by kind; nil without any
+	Rejected  uint64
+	Throttled uint64
+	Neutral   uint64
+	Refused   uint64
+
+	Average        time.Duration // of successes and failures; 0 without any
+	AverageSuccess time.Duration // of successes; 0 without any
+	Max            time.Duration // of successes and failures
+
+	// EWMA is the moving average of success, 0 to 1: each call weighs 30 %.
+	EWMA float64
+}
+
+// TotalCalls returns Successes + Failures.
+func (c Counts) TotalCalls() uint64 { return saturatingSum(c.Successes, c.Failures) }
+
+// SuccessRate returns Successes / TotalCalls, and 1 with no calls.
+func (c Counts) SuccessRate() float64 {
+	total := c.TotalCalls()
+	if total == 0 {
+		return 1
+	}
+	return float64(c.Successes) / float64(total)
+}
+
+// Score returns the health score, 0 to 1: 0.3 x SuccessRate + 0.7 x EWMA.
+func (c Counts) Score() float64 { return 0.3*c.SuccessRate() + 0.7*c.EWMA }
+
+// Read returns the figures. Calls that end meanwhile may be in or out; the
+// totals of what is returned always add up.
+func (s *Stats) Read() Counts {
+	sumOK, sumBad := s.sumOK.Load(), s.sumBad.Load()
+	c := Counts{
+		Successes: saturatingSum(s.permitOK.Load(), s.nameOK.Load()),
+		Rejected:  s.rejected.Load(),
+		Throttled: s.throttled.Load(),
+		Neutral:   s.neutral.Load(),
+		Refused:   s.refused.Load(),
+	}
+	if byKind := s.failures.Load(); byKind != nil {
+		c.ByKind = make(map[Kind]uint64)
+		for kind := range byKind {
+			if n := byKind[kind].Load(); n > 0 {
+				c.ByKind[Kind(kind)] = n
+				c.Failures = saturatingSum(c.Failures, n)
+			}
+		}
+	}
+	c.Max = time.Duration(s.longest.Load())
+	c.AverageSuccess = mean(sumOK, c.Successes)
+	c.Average = mean(saturatingAdd(wrapped(sumOK), wrapped(sumBad)), c.TotalCalls())
+	c.EWMA = float64(s.ewma()) / ewmaOne
+	return c
+}
+
+// mean returns sum / n in nanoseconds, and 0 for n = 0.
+func mean(sum int64, n uint64) time.Duration {
+	if n == 0 {
+		return 0
+	}
+	return time.Duration(uint64(wrapped(sum)) / n)
+}
+
+// wrapped returns sum as addSaturating means it.
+func wrapped(sum int64) int64 {
+	if sum < 0 {
+		return math.MaxInt64
+	}
+	return sum
+}
+
+func saturatingSum(a, b uint64) uint64 {
+	if sum := a + b; sum >= a {
+		return sum
+	}
+	return math.MaxUint64
+}
+
+// saturatingAdd adds two durations or times that are not negative.
+func saturatingAdd(a, b int64) int64 {
+	if b > math.MaxInt64-a {
+		return math.MaxInt64
+	}
+	return a + b
+}

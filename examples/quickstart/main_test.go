@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/toolhealth/toolhealth"
+)
+
+func TestTheQuickstartTellsItsStoryAndExitsWithZero(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run(nil, &stdout, &stderr); code != 0 {
+		t.Fatalf("exit code %d\n%s\n%s", code, &stdout, &stderr)
+	}
+	text := stdout.String()
+	for _, want := range []string{
+		"search: closed -> open (failure_threshold)",
+		"search: open -> half-open (probe_admitted)",
+		"search: half-open -> open (probe_failed)",
+		"search: half-open -> closed (probe_succeeded)",
+		"(from search_backup)",
+		"unknown tool",
+		"rejected, not_found",
+		"server_error", "timeout", "connection",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the time line does not have %q", want)
+		}
+	}
+	if strings.Contains(text, "127.0.0.1") {
+		t.Error("an address of a tool got into what the model was told")
+	}
+	_, tail, _ := strings.Cut(text, "\n{")
+	var summary toolhealth.Summary
+	if err := json.NewDecoder(strings.NewReader("{" + tail)).Decode(&summary); err != nil {
+		t.Fatalf("the summary is not JSON: %v", err)
+	}
+	if len(summary.Tools) != 3 || summary.Tools[0].Tool != "search" || summary.Tools[0].Trips < 1 {
+		t.Errorf("the summary is not that of the story: %+v", summary)
+	}
+}
+
+func TestTheQuickstartExitsWithOneIfTheStoryDoesNotHappen(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "calls.txt")
+	if err := os.WriteFile(list, []byte("weather Lisbon\nsearch x # the only one\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	if code := run([]string{"-file", list, "-pace", "1ms"}, &stdout, &stderr); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	if !strings.Contains(stderr.String(), "did not open") {
+		t.Errorf("it does not say what is wrong: %s", &stderr)
+	}
+}
+
+func TestTheQuickstartExplainsItsFlags(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		text string
+	}{
+		{[]string{"-h"}, 0, "-pace"},
+		{[]string{"-nonsense"}, 2, "-file"},
+		{[]string{"stray"}, 2, "no arguments"},
+		{[]string{"-pace", "0s"}, 2, "above 0"},
+		{[]string{"-file", filepath.Join(t.TempDir(), "absent")}, 2, "absent"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := run(c.args, &stdout, &stderr); code != c.code || !strings.Contains(stderr.String(), c.text) {
+			t.Errorf("%v: exit code %d, want %d with %q; it says %s", c.args, code, c.code, c.text, &stderr)
+		}
+	}
+}
+
+// goodHistory is the shortest story that is as it should be.
+func goodHistory() (*history, toolhealth.Summary) {
+	const closed, open, half = toolhealth.StateClosed, toolhealth.StateOpen, toolhealth.StateHalfOpen
+	transition := func(at time.Duration, from, to toolhealth.State, cause toolhealth.Cause) toolhealth.Transition {
+		return toolhealth.Transition{Tool: primary, From: from, To: to, Cause: cause, When: time.Time{}.Add(at)}
+	}
+	ran := func(tool, by string, probe bool, outcome toolhealth.Outcome, kind toolhealth.Kind, after int) turn {
+		return turn{request{tool: tool}, result{servedBy: by, probe: probe, verdict: toolhealth.Verdict{Outcome: outcome, Kind: kind}}, after}
+	}
+	const ok, bad = toolhealth.OutcomeSuccess, toolhealth.OutcomeFailure
+	return &history{
+		transitions: []toolhealth.Transition{
+			transition(0, closed, open, toolhealth.CauseFailureThreshold),
+			transition(time.Second, open, half, toolhealth.CauseProbeAdmitted),
+			transition(time.Second, half, open, toolhealth.CauseProbeFailed),
+			transition(2*time.Second, open, half, toolhealth.CauseProbeAdmitted),
+			transition(2*time.Second, half, closed, toolhealth.CauseProbeSucceeded),
+		},
+		turns: []turn{
+			ran(primary, primary, false, bad, toolhealth.KindServerError, 0),
+			ran(primary, primary, false, bad, toolhealth.KindTimeout, 1),
+			ran(primary, backup, false, ok, toolhealth.KindNone, 1),
+			ran(primary, primary, true, bad, toolhealth.KindConnection, 3),
+			ran("made_up", "", false, toolhealth.OutcomeNeutral, toolhealth.KindRefused, 3),
+			ran(primary, primary, true, ok, toolhealth.KindNone, 5),
+			ran(primary, primary, false, ok, toolhealth.KindNone, 5),
+		},
+	}, toolhealth.Summary{Tools: make([]toolhealth.ToolHealth, 3)}
+}
+
+func TestTheQuickstartVerifiesEveryPartOfTheStory(t *testing.T) {
+	if h, s := goodHistory(); h.verify(time.Second, s) != nil {
+		t.Fatalf("the good story is not accepted: %v", h.verify(time.Second, s))
+	}
+	for _, c := range []struct {
+		spoil func(*history, *toolhealth.Summary)
+		says  string
+	}{
+		{func(h *history, _ *toolhealth.Summary) { h.transitions = nil }, "did not open"},
+		{func(h *history, _ *toolhealth.Summary) { h.transitions = h.transitions[:3] }, "did not recover"},
+		{func(h *history, _ *toolhealth.Summary) { h.transitions[0].Tool = weather }, "only search was ill"},
+		{func(h *history, _ *toolhealth.Summary) { h.transitions[3].When = h.transitions[2].When.Add(1) }, "before a cooldown"},
+		{func(h *history, _ *toolhealth.Summary) { h.turns = slices.Delete(h.turns, 2, 3) }, "re-routed"},
+		{func(h *history, _ *toolhealth.Summary) { h.turns = slices.Delete(h.turns, 5, 6) }, "were probes"},
+		{func(h *history, _ *toolhealth.Summary) { h.turns[3].probe = false }, "not as a probe"},
+		{func(h *history, _ *toolhealth.Summary) { h.turns = h.turns[:6] }, "did not serve again"},
+		{func(h *history, _ *toolhealth.Summary) { h.turns = slices.Delete(h.turns, 4, 5) }, "made-up"},
+		{func(h *history, _ *toolhealth.Summary) { h.turns[0].verdict.Kind = toolhealth.KindTimeout }, "server_error"},
+		{func(_ *history, s *toolhealth.Summary) { s.Tools = s.Tools[:2] }, "3 are registered"},
+	} {
+		h, s := goodHistory()
+		c.spoil(h, &s)
+		if err := h.verify(time.Second, s); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("want an error with %q, got %v", c.says, err)
+		}
+	}
+}

@@ -1,0 +1,529 @@
+package toolhealth_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhealth/toolhealth"
+)
+
+// scenarioFolder holds the scenarios that come with the library.
+const scenarioFolder = "testdata/scenarios"
+
+// TestScenarios plays every scenario of testdata/scenarios, and those of the
+// folder that TOOLHEALTH_SCENARIOS names.
+func TestScenarios(t *testing.T) {
+	folders := []string{scenarioFolder}
+	if own := os.Getenv("TOOLHEALTH_SCENARIOS"); own != "" {
+		folders = append(folders, own)
+	}
+	for _, folder := range folders {
+		files, err := scenarioFiles(folder)
+		require.NoError(t, err)
+		require.NotEmpty(t, files, "no scenario in %s", folder)
+		for _, file := range files {
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".scenario"), func(t *testing.T) {
+				text, err := os.ReadFile(file)
+				require.NoError(t, err)
+				s, err := parseScenario(file, text)
+				require.NoError(t, err)
+				require.NoError(t, playInBubble(t, s))
+			})
+		}
+	}
+}
+
+func scenarioFiles(folder string) (files []string, err error) {
+	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".scenario" {
+			files = append(files, path)
+		}
+		return err
+	})
+	return files, err
+}
+
+// playInBubble plays a scenario in virtual time.
+func playInBubble(t *testing.T, s *scenario) (err error) {
+	synctest.Test(t, func(*testing.T) { err = s.play() })
+	return err
+}
+
+// stage is where one scenario is played.
+type stage struct {
+	start    time.Time
+	registry *toolhealth.Registry
+	gate     *toolhealth.Gate
+	router   *toolhealth.HealthRouter
+	permits  map[string]*toolhealth.Permit
+
+	mu     sync.Mutex
+	events map[string][]string // by tool, since the last look
+}
+
+// play runs the scenario and returns the first wrong answer. It must be called
+// inside a bubble.
+func (s *scenario) play() error {
+	st := &stage{
+		start:   time.Now(),
+		permits: make(map[string]*toolhealth.Permit),
+		events:  make(map[string][]string),
+	}
+	setup := 0
+	for setup < len(s.steps) && isSetup(s.steps[setup].verb) {
+		setup++
+	}
+	if line, err := st.setUp(s.steps[:setup]); err != nil {
+		return fmt.Errorf("%s:%d: setting up: %w", s.file, line, err)
+	}
+	for i := range s.steps[setup:] {
+		step := &s.steps[setup+i]
+		if err := st.do(step); err != nil {
+			return fmt.Errorf("%s:%d: at %v: %s: %w", s.file, step.line, st.now(), step.text, err)
+		}
+	}
+	return nil
+}
+
+func isSetup(verb string) bool {
+	for _, v := range setupVerbs {
+		if v == verb {
+			return true
+		}
+	}
+	return false
+}
+
+func (st *stage) now() time.Duration { return time.Since(st.start) }
+
+var errGuardNotBuilt = errors.New("not built yet: needs the guard")
+
+// setUp makes the registry and what stands around it. The order of the lines
+// does not matter. It returns the line that is to blame.
+func (st *stage) setUp(steps []scenarioStep) (line int, err error) {
+	line = 1
+	config := toolhealth.DefaultConfig()
+	substitutes := make(map[string][]string)
+	for _, step := range steps {
+		switch line = step.line; step.verb {
+		case "config":
+			applyConfig(&config, step.set)
+		case "fallback":
+			substitutes[step.tool] = append(substitutes[step.tool], step.names...)
+		case "guard":
+			return line, errGuardNotBuilt
+		}
+	}
+	if st.registry, err = toolhealth.NewRegistryWithConfig(config); err != nil {
+		return line, err
+	}
+	st.registry.OnTransition(func(t toolhealth.Transition) {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		st.events[t.Tool] = append(st.events[t.Tool], t.From.String()+">"+t.To.String())
+	})
+	if st.router, err = toolhealth.NewHealthRouter(substitutes); err != nil {
+		return line, err
+	}
+	st.gate = &toolhealth.Gate{Registry: st.registry}
+	for _, step := range steps {
+		if step.verb != "tool" {
+			continue
+		}
+		own, rest := config.Breaker, 0
+		for _, pair := range step.set {
+			if !applyBreaker(&own, pair) {
+				rest++
+			}
+		}
+		if rest > 0 {
+			return step.line, errGuardNotBuilt
+		}
+		if len(step.set) > 0 {
+			err = st.registry.Register(step.tool, own)
+		} else {
+			err = st.registry.Register(step.tool)
+		}
+		if err != nil {
+			return step.line, err
+		}
+	}
+	return line, nil
+}
+
+// applyBreaker puts one value into c and reports whether c has such a field.
+func applyBreaker(c *toolhealth.BreakerConfig, pair keyValue) bool {
+	switch pair.key {
+	case "failure_threshold":
+		c.FailureThreshold = pair.value.(int)
+	case "recovery_duration":
+		c.RecoveryDuration = pair.value.(time.Duration)
+	case "probe_timeout":
+		c.ProbeTimeout = pair.value.(time.Duration)
+	case "max_open_duration":
+		c.MaxOpenDuration = pair.value.(time.Duration)
+	case "recovery_growth":
+		c.RecoveryGrowth = pair.value.(float64)
+	case "recovery_jitter":
+		c.RecoveryJitter = pair.value.(float64)
+	case "probe_successes":
+		c.ProbeSuccesses = pair.value.(int)
+	case "slow_call_duration":
+		c.SlowCallDuration = pair.value.(time.Duration)
+	case "trip_score":
+		c.TripScore = pair.value.(float64)
+	case "trip_min_calls":
+		c.TripMinCalls = pair.value.(int)
+	default:
+		return false
+	}
+	return true
+}
+
+func applyConfig(c *toolhealth.Config, pairs []keyValue) {
+	for _, pair := range pairs {
+		switch pair.key {
+		case "max_tools":
+			c.MaxTools = pair.value.(int)
+		case "registered_only":
+			c.RegisteredOnly = pair.value.(bool)
+		default:
+			applyBreaker(&c.Breaker, pair)
+		}
+	}
+}
+
+// do plays one step.
+func (st *stage) do(step *scenarioStep) error {
+	switch step.verb {
+	case "at":
+		wait := step.moment - st.now()
+		if wait < 0 {
+			return fmt.Errorf("time goes back: it is %v already", st.now())
+		}
+		time.Sleep(wait)
+	case "advance":
+		time.Sleep(step.moment)
+	case "allow":
+		if step.repeat > 0 {
+			return st.allowMany(step)
+		}
+		return st.allow(step)
+	case "done", "release", "keepalive":
+		return st.settle(step)
+	case "ask":
+		return st.compare(step, fmt.Sprint(st.registry.AllowRequest(step.tool)), nil)
+	case "available":
+		return st.compare(step, fmt.Sprint(st.registry.Available(step.tool)), nil)
+	case "record":
+		for range max(step.repeat, 1) {
+			if step.outcome == toolhealth.OutcomeSuccess {
+				st.registry.RecordSuccess(step.tool, step.moment)
+			} else {
+				st.registry.RecordFailure(step.tool, step.moment)
+			}
+		}
+	case "resolve":
+		name, available := st.router.Resolve(step.tool, st.registry)
+		word := "unavailable"
+		if available {
+			word = "available"
+		}
+		return st.compare(step, name+" "+word, nil)
+	case "health":
+		return st.health(step)
+	case "summary":
+		return st.summary(step)
+	case "isolate":
+		st.registry.Isolate(step.tool)
+	case "reset":
+		st.registry.Reset(step.tool)
+	case "remove":
+		st.registry.Remove(step.tool)
+	case "reconfigure":
+		return st.reconfigure(step)
+	case "transitions":
+		return st.transitions(step)
+	case "call":
+		return errGuardNotBuilt
+	default:
+		return fmt.Errorf("the verb %s is read and not played", step.verb)
+	}
+	return nil
+}
+
+// compare holds what came against what the step expects: the words, and then
+// each key that it names. A step without an arrow expects nothing.
+func (st *stage) compare(step *scenarioStep, answer string, came map[string]any) error {
+	if !step.expects {
+		return nil
+	}
+	if want := strings.TrimSpace(step.answer + " " + step.detail); want != answer {
+		return fmt.Errorf("expected %s, came %s%s", want, answer, describe(came))
+	}
+	for _, want := range step.want {
+		if got := came[want.key]; !sameValue(want.value, got) {
+			return fmt.Errorf("expected %s=%v, came %s=%v", want.key, want.value, want.key, got)
+		}
+	}
+	return nil
+}
+
+func describe(came map[string]any) string {
+	if wait, ok := came["retry_after"]; ok {
+		return fmt.Sprintf(" retry_after=%v", wait)
+	}
+	return ""
+}
+
+// sameValue compares fractions within 1e-6 and all else exactly.
+func sameValue(want, got any) bool {
+	if f, ok := want.(float64); ok {
+		g, ok := got.(float64)
+		return ok && math.Abs(f-g) <= 1e-6
+	}
+	return want == got
+}
+
+func (st *stage) allow(step *scenarioStep) error {
+	permit, err := st.gate.Allow(context.Background(), step.tool)
+	if step.id != "" {
+		delete(st.permits, step.id)
+	}
+	if err != nil {
+		refusal, ok := errors.AsType[*toolhealth.Refusal](err)
+		if !ok {
+			return fmt.Errorf("an error that is no refusal: %w", err)
+		}
+		return st.compare(step, "refused "+refusal.Reason.Detail(), map[string]any{"retry_after": refusal.RetryAfter})
+	}
+	if step.id != "" {
+		st.permits[step.id] = &permit
+	}
+	answer := "admitted"
+	switch {
+	case !permit.Tracked():
+		answer = "untracked"
+	case permit.Probe():
+		answer = "probe"
+	}
+	return st.compare(step, answer, nil)
+}
+
+// allowMany asks from many goroutines at once. Their permits stay out.
+func (st *stage) allowMany(step *scenarioStep) error {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	counts := map[string]uint64{}
+	begin := make(chan struct{})
+	for range step.repeat {
+		wg.Go(func() {
+			<-begin
+			permit, err := st.gate.Allow(context.Background(), step.tool)
+			answer := "admitted"
+			switch {
+			case err != nil:
+				answer = "refused"
+			case permit.Probe():
+				answer = "probe"
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			counts[answer]++
+		})
+	}
+	close(begin)
+	wg.Wait()
+	if !step.expects {
+		return nil
+	}
+	for key := range countKeys { // an absent key means 0
+		want, _ := valueOf[uint64](step.want, key)
+		if counts[key] != want {
+			return fmt.Errorf("expected %s=%d, came %s=%d of %v", key, want, key, counts[key], counts)
+		}
+	}
+	return nil
+}
+
+// usualKinds are what an outcome has for a kind where the scenario names none.
+var usualKinds = map[toolhealth.Outcome]toolhealth.Kind{
+	toolhealth.OutcomeFailure:   toolhealth.KindUnknown,
+	toolhealth.OutcomeRejected:  toolhealth.KindInvalidRequest,
+	toolhealth.OutcomeThrottled: toolhealth.KindRateLimited,
+	toolhealth.OutcomeNeutral:   toolhealth.KindCanceled,
+}
+
+func (st *stage) settle(step *scenarioStep) error {
+	permit := st.permits[step.id]
+	if permit == nil {
+		return fmt.Errorf("%s was not admitted", step.id)
+	}
+	switch step.verb {
+	case "release":
+		permit.Release()
+		return nil
+	case "keepalive":
+		permit.KeepAlive()
+		return nil
+	}
+	verdict := toolhealth.Verdict{Outcome: step.outcome, Kind: usualKinds[step.outcome]}
+	verdict.RetryAfter, _ = valueOf[time.Duration](step.set, "retry_after")
+	if kind, ok := valueOf[string](step.set, "kind"); ok {
+		if err := verdict.Kind.UnmarshalText([]byte(kind)); err != nil {
+			return err
+		}
+	}
+	permit.Settle(verdict)
+	return nil
+}
+
+func (st *stage) health(step *scenarioStep) error {
+	h, known := st.registry.Health(step.tool)
+	if !known {
+		return st.compare(step, "unknown", nil)
+	}
+	return st.compare(step, "", map[string]any{
+		"state": h.State.String(), "status": h.Status.String(), "available": h.Available,
+		"probe_due": h.ProbeDue, "retry_after": h.RetryAfter, "reason": h.Reason.Detail(),
+		"score": h.Score, "ewma": h.EWMA, "success_rate": h.SuccessRate(),
+		"calls": h.TotalCalls(), "successes": h.Successes, "failures": h.Failures,
+		"rejected": h.Rejected, "throttled": h.Throttled, "neutral": h.Neutral, "refused": h.Refused,
+		"consecutive_failures": uint64(h.ConsecutiveFailures), "trips": h.Trips,
+		"average": h.Average, "average_success": h.AverageSuccess, "max": h.Max,
+	})
+}
+
+func (st *stage) summary(step *scenarioStep) error {
+	s := st.registry.HealthSummary()
+	return st.compare(step, "", map[string]any{
+		"overall": s.Overall.String(), "tools": uint64(len(s.Tools)),
+		"unavailable": uint64(s.Unavailable), "untracked": s.Untracked,
+	})
+}
+
+func (st *stage) reconfigure(step *scenarioStep) error {
+	config := st.registry.Config()
+	applyConfig(&config, step.set)
+	err := st.registry.SetConfig(config)
+	switch wanted := step.expects; {
+	case wanted && err == nil:
+		return errors.New("expected error, came none")
+	case !wanted && err != nil:
+		return fmt.Errorf("expected no error, came %w", err)
+	}
+	return nil
+}
+
+func (st *stage) transitions(step *scenarioStep) error {
+	st.mu.Lock()
+	events := st.events[step.tool]
+	delete(st.events, step.tool)
+	st.mu.Unlock()
+	if len(events) == 0 {
+		events = []string{"none"}
+	}
+	return st.compare(step, strings.Join(events, " "), nil)
+}
+
+// playText plays a scenario that is written in a test.
+func playText(t *testing.T, lines ...string) error {
+	t.Helper()
+	s, err := parseScenario("told", []byte(strings.Join(lines, "\n")))
+	require.NoError(t, err)
+	return playInBubble(t, s)
+}
+
+func TestTheFirstWrongAnswerOfAScenarioIsReportedWithItsPlace(t *testing.T) {
+	trip := "record t failure 10ms x3"
+	for _, test := range []struct{ line, says string }{
+		{"allow t -> admitted", "expected admitted, came refused circuit_open retry_after=30s"},
+		{"allow t -> refused isolated", "expected refused isolated, came refused circuit_open"},
+		{"allow t -> refused circuit_open retry_after=29s", "expected retry_after=29s, came retry_after=30s"},
+		{"allow u -> probe", "expected probe, came admitted"},
+		{"allow u -> untracked", "expected untracked, came admitted"},
+		{"allow u -> refused circuit_open", "expected refused circuit_open, came admitted"},
+		{"allow t x5 -> refused=4", "expected refused=4, came refused=5"},
+		{"allow u x5 -> probe=1 admitted=4", "came"},
+		{"allow u x5 -> refused=0", "expected admitted=0, came admitted=5"},
+		{"ask t -> true", "expected true, came false"},
+		{"available u -> false", "expected false, came true"},
+		{"resolve t -> t available", "expected t available, came t unavailable"},
+		{"resolve u -> t available", "expected t available, came u available"},
+		{"health t -> unknown", "expected unknown, came "},
+		{"health u -> calls=0", "came unknown"},
+		{"health t -> state=open calls=4", "expected calls=4, came calls=3"},
+		{"health t -> state=closed", "expected state=closed, came state=open"},
+		{"health t -> ewma=0.343002", "expected ewma=0.343002, came ewma=0.343"},
+		{"health t -> ewma=NaN", "expected ewma=NaN"},
+		{"health t -> available=true", "expected available=true, came available=false"},
+		{"health t -> average=11ms", "expected average=11ms, came average=10ms"},
+		{"summary -> tools=2", "expected tools=2, came tools=1"},
+		{"summary -> overall=healthy", "expected overall=healthy, came overall=unhealthy"},
+		{"transitions t -> none", "expected none, came closed>open"},
+		{"transitions t -> closed>open open>half-open", "came closed>open"},
+		{"transitions u -> closed>open", "expected closed>open, came none"},
+		{"reconfigure failure_threshold=5 -> error", "expected error, came none"},
+		{"reconfigure failure_threshold=-1", "expected no error, came"},
+	} {
+		err := playText(t, trip, "health t -> state=open", test.line, "ask t")
+		if assert.Error(t, err, test.line) {
+			assert.Contains(t, err.Error(), "told:3: at 0s: "+test.line+": ")
+			assert.Contains(t, err.Error(), test.says)
+		}
+	}
+}
+
+func TestTheExampleOfTheNotationIsRight(t *testing.T) {
+	assert.NoError(t, playText(t, `
+		config failure_threshold=1
+		record search failure 10ms
+		available search -> false
+		at 30s
+		available search -> true
+		allow search as p1 -> probe
+		allow search -> refused probe_in_flight retry_after=1m0s
+		at 60s
+		health search -> state=open available=false retry_after=30s
+		done p1 success
+		health search -> state=open
+		at 90s
+		allow search as p2 -> probe
+		done p2 success
+		transitions search -> closed>open open>half-open half-open>open open>half-open half-open>closed`))
+}
+
+func TestAScenarioCannotSettleWhatWasRefused(t *testing.T) {
+	err := playText(t, "record t failure 1ms x3", "allow t as p", "done p success")
+	assert.ErrorContains(t, err, "told:3: at 0s: done p success: p was not admitted")
+}
+
+func TestAScenarioThatCannotBeSetUpSaysWhere(t *testing.T) {
+	for place, lines := range map[string][]string{
+		"told:1: setting up: ": {"config failure_threshold=-1"},
+		"told:2: setting up: ": {"config failure_threshold=1", "fallback t t"},
+		"told:3: setting up: ": {"config max_tools=1", "tool t", "tool u"},
+	} {
+		assert.ErrorContains(t, playText(t, append(lines, "ask t -> true")...), place)
+	}
+}
+
+func TestAScenarioMovesVirtualTimeOnly(t *testing.T) {
+	began := time.Now()
+	assert.NoError(t, playText(t, "record t failure 0s x3", "at 29s", "available t -> false",
+		"advance 1s", "available t -> true", "at 1000h", "allow t -> probe"))
+	assert.Less(t, time.Since(began), 10*time.Second)
+}

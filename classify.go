@@ -167,6 +167,9 @@ func (r ErrorRules) Classify(ctx context.Context, err error) Verdict {
 
 func refusalVerdict(nodes []error) (Verdict, bool) {
 	for _, node := range nodes {
+		if e, ok := node.(*ToolError); ok && e != nil && e.Attempts > 0 {
+			return Verdict{}, false // a tool did run; what it said counts
+		}
 		if r, ok := node.(*Refusal); ok && r != nil {
 			return Verdict{Outcome: OutcomeNeutral, Kind: KindRefused, NotSent: true, RetryAfter: r.RetryAfter}, true
 		}

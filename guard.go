@@ -5,13 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/toolhealth/toolhealth/internal/backoff"
 	"github.com/toolhealth/toolhealth/internal/enum"
+	"github.com/toolhealth/toolhealth/internal/flight"
 )
 
 // StopReason says why a call ended, or that it may be retried. Its zero value is
@@ -188,6 +194,13 @@ func (g *Gate) registry() *Registry {
 	return g.Registry
 }
 
+func (g *Gate) classifier() Classifier {
+	if g == nil {
+		return nil
+	}
+	return g.Classify
+}
+
 func (g *Gate) router() *HealthRouter {
 	if g == nil {
 		return nil
@@ -221,7 +234,7 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 		if s := e.snap.Load(); s.plain() {
 			e.touch()
 			e.stats.endRefusals()
-			return Permit{gate: g, node: n, tool: n.Name(), epoch: s.epoch, start: now}, nil
+			return Permit{admission: admission{node: n, epoch: s.epoch, start: now}, gate: g, tool: n.Name()}, nil
 		}
 		e.stats.settled.Add(1) // not this way
 	}
@@ -239,7 +252,7 @@ func newPermit(g *Gate, tool string, n *node, a answer, now int64) Permit {
 	if n != nil {
 		tool = n.Name()
 	}
-	return Permit{gate: g, node: n, tool: tool, start: now, epoch: a.epoch, probe: a.probe}
+	return Permit{admission: admission{node: n, epoch: a.epoch, start: now, probe: a.probe}, gate: g, tool: tool}
 }
 
 func newRefusal(tool string, n *node, a answer) *Refusal {
@@ -282,6 +295,50 @@ func (g *Gate) Offer(tools []string) (offer, leaveOut []string) {
 	return offer, leaveOut
 }
 
+// admission is one admitted call, as the registry has to hear of its end.
+type admission struct {
+	node  *node // nil if the call is not tracked
+	epoch uint64
+	start int64 // time of admission
+	probe bool
+}
+
+// succeed reports the outcome that nearly all calls have.
+func (a *admission) succeed(r *Registry, now int64) {
+	e, took := &a.node.Value, max(now-a.start, 0)
+	e.stats.success(&e.stats.permitOK, took)
+	if s := e.snap.Load(); !s.plain() || s.streak != 0 || a.probe || took > s.cfg.slow {
+		r.settle(a.node, a.settlement(), Verdict{}, took, now)
+	}
+	r.unpark(a.node)
+}
+
+// report reports any outcome.
+func (a *admission) report(r *Registry, v Verdict, now int64) {
+	if v.Outcome == OutcomeSuccess {
+		a.succeed(r, now)
+		return
+	}
+	e, took := &a.node.Value, max(now-a.start, 0)
+	e.stats.outcome(&e.stats.permitOK, v, took)
+	r.settle(a.node, a.settlement(), v, took, now)
+	e.stats.settled.Add(1)
+	r.unpark(a.node)
+}
+
+// release gives the admission back unused: nothing is counted.
+func (a *admission) release(r *Registry) {
+	if a.probe {
+		r.settle(a.node, a.settlement(), Verdict{Outcome: OutcomeNeutral}, 0, r.now())
+	}
+	a.node.Value.stats.settled.Add(1)
+	r.unpark(a.node)
+}
+
+func (a *admission) settlement() event {
+	return event{op: opSettle, epoch: a.epoch, probe: a.probe}
+}
+
 // Permit is one admitted call. It is a value that belongs to one call: it may be
 // handed to another goroutine, but not copied after its first use (go vet tells).
 //
@@ -291,12 +348,9 @@ func (g *Gate) Offer(tools []string) (offer, leaveOut []string) {
 // is counted and decides nothing, except as the table in the README says. The
 // zero Permit is one that is settled: all methods do nothing.
 type Permit struct {
-	gate  *Gate
-	node  *node // nil if the call is not tracked
-	tool  string
-	epoch uint64
-	start int64 // time of admission
-	probe bool
+	admission
+	gate *Gate
+	tool string
 	// spent is swapped to true by whoever settles; the winner reports.
 	spent atomic.Bool
 }
@@ -317,7 +371,7 @@ func (p *Permit) Tracked() bool { return p.node != nil }
 // the Gate, and the time since Allow. ctx is the caller's, as it was given to
 // Allow. It allocates only if the breaker changes.
 func (p *Permit) Done(ctx context.Context, err error) {
-	if p.spent.Swap(true) || p.node == nil {
+	if p.node == nil || p.spent.Swap(true) {
 		return
 	}
 	r := p.gate.Registry
@@ -335,48 +389,20 @@ func (p *Permit) Done(ctx context.Context, err error) {
 
 // Settle settles the permit with a verdict. See Done.
 func (p *Permit) Settle(v Verdict) {
-	if p.spent.Swap(true) || p.node == nil {
+	if p.node == nil || p.spent.Swap(true) {
 		return
 	}
-	r := p.gate.Registry
-	p.report(r, v, r.now())
-}
-
-// succeed is report for the outcome that nearly all calls have.
-func (p *Permit) succeed(r *Registry, now int64) {
-	e, took := &p.node.Value, max(now-p.start, 0)
-	e.stats.success(&e.stats.permitOK, took)
-	if s := e.snap.Load(); !s.plain() || s.streak != 0 || p.probe || took > s.cfg.slow {
-		r.settle(p.node, event{op: opSettle, epoch: p.epoch, probe: p.probe}, Verdict{}, took, now)
-	}
-	r.unpark(p.node)
-}
-
-func (p *Permit) report(r *Registry, v Verdict, now int64) {
-	if v.Outcome == OutcomeSuccess {
-		p.succeed(r, now)
-		return
-	}
-	e, took := &p.node.Value, max(now-p.start, 0)
-	e.stats.outcome(&e.stats.permitOK, v, took)
-	r.settle(p.node, event{op: opSettle, epoch: p.epoch, probe: p.probe}, v, took, now)
-	e.stats.settled.Add(1)
-	r.unpark(p.node)
+	p.report(p.gate.Registry, v, p.gate.Registry.now())
 }
 
 // Release gives the permit back unused: nothing is counted, and a probe's slot
 // is free again at once. Deferred right after Allow it catches every early
 // return; after Done or Settle it does nothing.
 func (p *Permit) Release() {
-	if p.spent.Load() || p.node == nil || p.spent.Swap(true) {
+	if p.node == nil || p.spent.Load() || p.spent.Swap(true) {
 		return
 	}
-	r := p.gate.Registry
-	if p.probe {
-		r.settle(p.node, event{op: opSettle, epoch: p.epoch, probe: true}, Verdict{Outcome: OutcomeNeutral}, 0, r.now())
-	}
-	p.node.Value.stats.settled.Add(1)
-	r.unpark(p.node)
+	p.release(p.gate.Registry)
 }
 
 // KeepAlive renews the lease of a probe that is visibly alive: it streams, it
@@ -391,11 +417,1136 @@ func (p *Permit) KeepAlive() {
 	p.node.Value.deliver(&a, p.node.Name(), r.base, &r.hooks)
 }
 
-// GuardCounts are the figures of guarded calls.
-type GuardCounts struct {
-	Calls uint64 `json:"calls"`
+// Policy says how calls of a tool are made and repeated. A zero field switches
+// its rule off; the zero Policy makes each call once. Start from
+// [DefaultGuardConfig].
+type Policy struct {
+	// MaxAttempts is how often the tool is run at most in one call, the first
+	// time included. 0 and 1: no retry.
+	MaxAttempts int
+	// Timeout cancels the context of an attempt that takes longer. 0: no limit
+	// but the caller's. It is also the least lease of a probe.
+	Timeout time.Duration
+	// BackoffBase is the wait before the second attempt, each later one is
+	// BackoffFactor times as long, up to BackoffMax (0: no limit).
+	BackoffBase   time.Duration
+	BackoffMax    time.Duration
+	BackoffFactor float64 // 0 and 1: all waits are BackoffBase
+	// Jitter, 0 to 1: a back-off d becomes a random one in [d*(1-Jitter), d]. A
+	// wait that the tool stated is never shortened.
+	Jitter float64
+	// MaxWait: what would have to wait longer than this stops instead. 0: no limit.
+	MaxWait time.Duration
+	// RetryBudget is the size of the tool's token bucket. A retry costs a token, a
+	// success gives a tenth back; without a token there is no retry. The bucket
+	// belongs to the tool in its registry and starts full. 0: no budget.
+	RetryBudget int
+	// SideEffects: the tool changes something, so that doing it twice is worse
+	// than not knowing. A failed attempt is repeated, or handed to a substitute,
+	// only if it surely never reached the tool.
+	SideEffects bool
+	// Detach: the guard stops waiting when the attempt's context is done, although
+	// the tool function has not returned. The function then runs on, on a
+	// goroutine of its own; its late result is dropped.
+	Detach bool
 }
 
-type guardStats struct{ calls atomic.Uint64 }
+func (c Policy) check(p *problems) {
+	p.count("max_attempts", c.MaxAttempts)
+	p.duration("timeout", c.Timeout)
+	p.duration("backoff_base", c.BackoffBase)
+	p.duration("backoff_max", c.BackoffMax)
+	p.factor("backoff_factor", c.BackoffFactor)
+	p.fraction("jitter", c.Jitter)
+	p.duration("max_wait", c.MaxWait)
+	p.count("retry_budget", c.RetryBudget)
+}
 
-func (g *guardStats) read(now int64) GuardCounts { return GuardCounts{Calls: g.calls.Load()} }
+// GuardConfig configures a [Guard]. The zero GuardConfig is valid: every call is
+// made once and without a time limit. Start from [DefaultGuardConfig].
+type GuardConfig struct {
+	// Default is the policy of every tool that has none of its own.
+	Default Policy
+	// Tools are the policies of single tools, by name. They are copied.
+	Tools map[string]Policy
+	// DeadlineFloor: a call that ends because the caller's deadline has passed is
+	// a timeout of the tool only if the attempt had run for at least this long;
+	// else it is neutral. 0: it always is a timeout. It replaces the Gate's.
+	DeadlineFloor time.Duration
+	// Observe, if set, hears of each attempt and of each finished call, on the
+	// goroutine of the call. A panic in it is ignored.
+	Observe func(Event)
+}
+
+// DefaultGuardConfig returns the defaults: two attempts, a back-off from 100ms to
+// 5s with full jitter, no waits over 30s, a budget of 10 retries.
+func DefaultGuardConfig() GuardConfig {
+	return GuardConfig{
+		Default: Policy{
+			MaxAttempts:   2,
+			BackoffBase:   100 * time.Millisecond,
+			BackoffMax:    5 * time.Second,
+			BackoffFactor: 2,
+			Jitter:        1,
+			MaxWait:       30 * time.Second,
+			RetryBudget:   10,
+		},
+		DeadlineFloor: DefaultDeadlineFloor,
+	}
+}
+
+// Validate returns nil, or every problem at once as joined [ConfigError]s.
+func (c GuardConfig) Validate() error {
+	p := problems{prefix: "default."}
+	c.Default.check(&p)
+	for _, tool := range slices.Sorted(maps.Keys(c.Tools)) {
+		p.prefix = fmt.Sprintf("tools[%.80q].", tool)
+		c.Tools[tool].check(&p)
+		if tool == "" {
+			p.prefix = ""
+			p.add("tools", `the key ""`, "a name that is not empty")
+		}
+	}
+	p.prefix = ""
+	p.duration("deadline_floor", c.DeadlineFloor)
+	return errors.Join(p.errs...)
+}
+
+// Event is what an observer of a Guard hears.
+type Event struct {
+	Tool    string // asked for
+	Served  string // that ran; for a finished call, that answered or failed last
+	Final   bool   // false: an attempt has ended. true: the call has ended
+	Attempt int    // number of this attempt; for a finished call, of all attempts
+	Verdict Verdict
+	// Reason is StopNone after a success, RetryAllowed after an attempt that will
+	// be followed by another of the same tool, else why this tool or call ended.
+	Reason StopReason
+	Took   time.Duration // of the attempt, or of the whole call with its waits
+	Wait   time.Duration // before the next attempt; for a finished call, as in ToolError
+}
+
+// GuardCounts are the figures of a tool's guarded calls. The share of calls that
+// went wrong is Failed/Calls, the retries for each call are Retries/Calls.
+type GuardCounts struct {
+	Calls           uint64 `json:"calls"`            // that asked for this tool, running ones included
+	Failed          uint64 `json:"failed"`           // of these, ended with an error
+	Attempts        uint64 `json:"attempts"`         // runs of this tool, for whomever it was asked
+	Retries         uint64 `json:"retries"`          // of these, not the first of their call
+	Refusals        uint64 `json:"refusals"`         // attempts that the gate refused
+	Fallbacks       uint64 `json:"fallbacks"`        // calls of this tool that a substitute served
+	BudgetExhausted uint64 `json:"budget_exhausted"` // retries that the budget forbade
+	Abandoned       int64  `json:"abandoned"`        // detached attempts that are still running
+	InFlight        int    `json:"in_flight"`        // calls that are running, waiting ones included
+	// Oldest is the age of the oldest of these: with InFlight, the backlog.
+	Oldest time.Duration `json:"oldest_ns"`
+}
+
+// guardStats are the counters of one tool's guarded calls.
+type guardStats struct {
+	// Each is written by the call it counts. Attempts are not: they are those
+	// calls that were let in, the retries, and the runs for other tools.
+	calls     atomic.Uint64
+	turned    atomic.Uint64 // calls whose tool never ran
+	asked     atomic.Uint64 // runs as a substitute
+	retries   atomic.Uint64
+	failed    atomic.Uint64
+	refusals  atomic.Uint64
+	fallbacks atomic.Uint64
+	exhausted atomic.Uint64
+	abandoned atomic.Int64
+	spent     atomic.Int64 // tenths of a token that are missing from the bucket
+	running   flight.Table
+}
+
+func (e *entry) guardStats() *guardStats {
+	if g := e.guard.Load(); g != nil {
+		return g
+	}
+	e.guard.CompareAndSwap(nil, new(guardStats))
+	return e.guard.Load()
+}
+
+func (g *guardStats) read(now int64) GuardCounts {
+	turned := g.turned.Load()
+	c := GuardCounts{
+		Calls: g.calls.Load(), Failed: g.failed.Load(), Retries: g.retries.Load(),
+		Refusals: g.refusals.Load(), Fallbacks: g.fallbacks.Load(),
+		BudgetExhausted: g.exhausted.Load(), Abandoned: g.abandoned.Load(),
+	}
+	c.Attempts = c.Calls - min(turned, c.Calls) + c.Retries + g.asked.Load()
+	n, oldest := g.running.Read()
+	c.InFlight = n
+	if n > 0 {
+		c.Oldest = time.Duration(max(now-oldest, 0))
+	}
+	return c
+}
+
+// takeToken takes a token out of a bucket of this size.
+func (g *guardStats) takeToken(size int) bool {
+	for {
+		spent := g.spent.Load()
+		if spent+10 > 10*int64(size) {
+			g.exhausted.Add(1)
+			return false
+		}
+		if g.spent.CompareAndSwap(spent, spent+10) {
+			return true
+		}
+	}
+}
+
+// refund gives a tenth of a token back.
+func (g *guardStats) refund() {
+	for spent := g.spent.Load(); spent > 0; spent = g.spent.Load() {
+		if g.spent.CompareAndSwap(spent, spent-1) {
+			return
+		}
+	}
+}
+
+// Guard makes calls: it asks the gate before each attempt and tells it after,
+// retries with back-off, jitter and a budget, limits the time of an attempt,
+// checks results, turns panics into errors, falls back to substitutes, and says
+// in a stop reason why a call ended. Use it with [Call] or [Wrap].
+//
+// Retries live here and nowhere else: a guarded call inside a guarded call (with
+// the ctx that the tool function was given) does not retry, and one for the same
+// tool rides on the outer call's admission and is not counted again. Switch off
+// the retries of your SDK.
+//
+// A Guard may be used from any goroutine. It starts none, except for Detach. The
+// zero Guard, and a nil one, makes each call once and keeps nothing.
+type Guard struct {
+	gate   *Gate
+	config GuardConfig
+	tools  map[string]*Policy // config.Tools
+	base   time.Time          // for durations, where there is no registry
+}
+
+// NewGuard returns a guard on top of a gate (nil: the zero Gate), or every
+// problem of the configuration at once. The Gate's Router is used call by call:
+// the primary first, its substitutes when it is refused or fails for good.
+func NewGuard(gate *Gate, config GuardConfig) (*Guard, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if gate == nil {
+		gate = new(Gate)
+	}
+	g := &Guard{gate: gate, config: config, tools: make(map[string]*Policy), base: time.Now()}
+	for tool, p := range config.Tools {
+		g.tools[tool] = &p
+	}
+	return g, nil
+}
+
+func (g *Guard) policy(tool string) *Policy {
+	if len(g.tools) > 0 {
+		if p := g.tools[tool]; p != nil {
+			return p
+		}
+	}
+	return &g.config.Default
+}
+
+func (g *Guard) now() int64 {
+	if r := g.gate.registry(); !r.inert() {
+		return r.now()
+	}
+	return since(g.base)
+}
+
+// Decision is what a retry policy says after an attempt.
+type Decision struct {
+	Reason StopReason    // RetryAllowed, StopNone after a success, else why to stop
+	Wait   time.Duration // before the next attempt, if Reason is RetryAllowed; else a stated wait
+	Streak int           // consecutive failures of the tool, this one included
+}
+
+// Next is the retry policy alone, for engines with a loop of their own that ask
+// [Registry.AllowRequest]. It records the verdict, with no duration, so do not
+// record it yourself; attempt counts from 1. A verdict that is not retryable
+// stops with non_retryable; a retryable failure adds to the streak, and if the
+// breaker is open by then it stops with circuit_open; else with retry_exhausted
+// at MaxAttempts; else a retry is allowed, if budget and MaxWait agree. An answer
+// of the tool that is no failure ends the streak.
+func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
+	if g == nil {
+		g = new(Guard)
+	}
+	r := g.gate.registry()
+	r.Record(tool, v, 0)
+	var d Decision
+	var stats *guardStats
+	if !r.inert() {
+		if n := r.table.Get(tool); n != nil {
+			stats = n.Value.guardStats()
+			d.Streak = n.Value.snap.Load().streak
+		}
+	}
+	if v.Outcome == OutcomeSuccess {
+		if stats != nil {
+			stats.refund()
+		}
+		return d
+	}
+	policy := g.policy(tool)
+	open, wait := r.openFor(tool)
+	d.Wait = max(v.RetryAfter, 0)
+	d.Reason = policy.judge(v, attempt, policy.MaxAttempts, open)
+	if d.Reason == StopCircuitOpen {
+		d.Wait = wait
+	}
+	if d.Reason == RetryAllowed {
+		d.Reason, d.Wait = policy.pause(v, attempt, time.Time{}, stats)
+	}
+	return d
+}
+
+// openFor reports whether the tool's breaker refuses for another reason than a
+// stated wait, and for how long.
+func (r *Registry) openFor(tool string) (bool, time.Duration) {
+	if r.inert() {
+		return false, 0
+	}
+	n := r.table.Get(tool)
+	if n == nil {
+		return false, 0
+	}
+	reason, wait := n.Value.snap.Load().admission(r.now())
+	return reason != StopNone && reason != StopRateLimited, time.Duration(wait)
+}
+
+// judge says how to go on after an attempt that was no success.
+func (c *Policy) judge(v Verdict, attempt, limit int, open bool) StopReason {
+	switch {
+	case v.Outcome == OutcomeNeutral && v.Kind == KindCanceled:
+		return StopCanceled
+	case v.Outcome == OutcomeFailure && v.Kind == KindContract && !v.Retryable:
+		return StopContractViolation
+	case v.Outcome == OutcomeFailure && c.SideEffects && !v.NotSent:
+		return StopOutcomeUnknown
+	case !v.Retryable:
+		return StopNonRetryable
+	case open:
+		return StopCircuitOpen
+	case v.Outcome == OutcomeThrottled && c.SideEffects && !v.NotSent:
+		return StopRateLimited
+	case attempt >= limit:
+		return StopRetryExhausted
+	}
+	return RetryAllowed
+}
+
+// pause says how long to wait before the next attempt, or why there is none. A
+// zero deadline is none.
+func (c *Policy) pause(v Verdict, attempt int, deadline time.Time, stats *guardStats) (StopReason, time.Duration) {
+	d := backoff.Jitter(backoff.Delay(c.BackoffBase, c.BackoffMax, c.BackoffFactor, attempt), c.Jitter, rand.Float64())
+	asked := v.RetryAfter > 0 && v.RetryAfter >= d
+	d = max(d, v.RetryAfter)
+	if (c.MaxWait > 0 && d > c.MaxWait) || (!deadline.IsZero() && time.Until(deadline) <= d) {
+		if asked {
+			return StopRateLimited, v.RetryAfter
+		}
+		return StopRetryExhausted, max(v.RetryAfter, 0)
+	}
+	if c.RetryBudget > 0 && stats != nil && !stats.takeToken(c.RetryBudget) {
+		return StopRetryBudgetExhausted, max(v.RetryAfter, 0)
+	}
+	return RetryAllowed, d
+}
+
+// settings travel in a ctx: what a caller asked for, and which guarded calls the
+// ctx is inside of.
+type settings struct {
+	frame      *frame
+	info       *CallInfo
+	noFallback bool
+}
+
+type settingsKey struct{}
+
+// settingsCtx is a context with settings: one allocation for both.
+type settingsCtx struct {
+	context.Context
+	settings settings
+}
+
+func (c *settingsCtx) Value(key any) any {
+	if key == (settingsKey{}) {
+		return &c.settings
+	}
+	return c.Context.Value(key)
+}
+
+func settingsOf(ctx context.Context) settings {
+	if s, ok := ctx.Value(settingsKey{}).(*settings); ok {
+		return *s
+	}
+	return settings{}
+}
+
+// frame is the context of an attempt. It never changes once it is made: the tool
+// function may hand it to goroutines that outlive the attempt.
+type frame struct {
+	settingsCtx
+	tool  string // that runs
+	outer *frame
+}
+
+// inside reports whether the tool is running in this or an outer frame.
+func (f *frame) inside(tool string) bool {
+	for ; f != nil; f = f.outer {
+		if f.tool == tool {
+			return true
+		}
+	}
+	return false
+}
+
+// CallInfo says how one guarded call went. It is complete when the call has
+// returned and must not be read before.
+type CallInfo struct {
+	Requested string
+	Served    string          // the tool whose answer was returned; "" if there was none
+	Attempts  int             // runs of tool functions in all
+	Waits     []time.Duration // between the attempts
+	Partial   bool            // the answer is the Partial handler's
+	Reason    StopReason      // StopNone after a success, also after a substitute's
+}
+
+// WithCallInfo returns a ctx for one guarded call, and where that call will say
+// how it went. Calls inside the tool function do not write there.
+func WithCallInfo(ctx context.Context) (context.Context, *CallInfo) {
+	s := settingsOf(ctx)
+	s.info = new(CallInfo)
+	return &settingsCtx{ctx, s}, s.info
+}
+
+// WithoutFallback returns a ctx for guarded calls that may not be served by a
+// substitute. A Partial handler is still asked.
+func WithoutFallback(ctx context.Context) context.Context {
+	s := settingsOf(ctx)
+	s.noFallback = true
+	return &settingsCtx{ctx, s}
+}
+
+// Candidate is a tool that a call tried or wanted to try.
+type Candidate struct {
+	Tool       string
+	Reason     StopReason
+	Kind       Kind
+	RetryAfter time.Duration
+	Err        error // the last error of its function, or why it did not run
+}
+
+// ToolError is how a guarded call fails. Its text is safe to show to the model;
+// the errors of the tools are not in it, but errors.Is and errors.As reach them:
+// that of the primary first, then those of its substitutes.
+type ToolError struct {
+	Tool       string        // that was asked for
+	Reason     StopReason    // why the call ended: the primary's, unless a substitute may have acted or the caller gave up
+	Kind       Kind          // of the last failure; KindRefused if nothing ran
+	Attempts   int           // runs of tool functions in all
+	RetryAfter time.Duration // the smallest wait of all candidates that have one; 0 if none is known
+	// Candidates are the primary and the substitutes that were tried, in order.
+	Candidates []Candidate
+	// Canceled is the caller's ctx.Err() if the call ended for it, else nil.
+	Canceled error
+}
+
+// Error returns the text for the model.
+func (e *ToolError) Error() string {
+	switch e.Reason {
+	case StopCircuitOpen, StopProbeInFlight, StopRateLimited, StopIsolated:
+		return refusals[e.Reason].Error() + retryText(e.RetryAfter)
+	case StopUnknownTool:
+		return ErrUnknownTool.Error()
+	case StopCanceled:
+		return "tool call canceled"
+	case StopOutcomeUnknown:
+		return "tool outcome unknown: the action may have been carried out, check before repeating it"
+	}
+	text := "tool failed: "
+	if e.Attempts > 1 {
+		text = "tool failed after " + strconv.Itoa(e.Attempts) + " attempts: "
+	}
+	return text + kindPhrase(e.Kind) + retryText(e.RetryAfter)
+}
+
+var kindPhrases = [numKinds]string{
+	KindTimeout: "no answer in time", KindServerError: "internal error of the tool",
+	KindRateLimited: "rate limited", KindConnection: "the tool cannot be reached",
+	KindContract: "the answer was not in the agreed format", KindPanic: "the tool crashed",
+	KindInvalidRequest: "the request was rejected", KindUnauthorized: "access was refused",
+	KindNotFound: "not found", KindConflict: "conflict with the current state",
+	KindCanceled: "canceled", KindNotDispatched: "the request was not sent", KindDenied: "not permitted",
+	KindRefused: "a tool that it needs is unavailable",
+}
+
+func kindPhrase(k Kind) string {
+	if k < numKinds && kindPhrases[k] != "" {
+		return kindPhrases[k]
+	}
+	return "unknown error"
+}
+
+// Is reports whether the target is the sentinel of the error's reason.
+func (e *ToolError) Is(target error) bool {
+	return e.Reason >= StopCircuitOpen && e.Reason <= StopUnknownTool &&
+		(target == refusals[e.Reason] || target == ErrRefused)
+}
+
+// Unwrap returns the errors of the candidates, and the caller's ctx.Err() if
+// that ended the call.
+func (e *ToolError) Unwrap() []error {
+	errs := make([]error, 0, len(e.Candidates)+1)
+	for _, c := range e.Candidates {
+		if c.Err != nil {
+			errs = append(errs, c.Err)
+		}
+	}
+	if e.Canceled != nil {
+		errs = append(errs, e.Canceled)
+	}
+	return errs
+}
+
+// MarshalJSON returns one small object for a tool result: reason, kind,
+// retry_after_seconds (whole seconds, rounded up; left out if there is none),
+// attempts and text.
+func (e *ToolError) MarshalJSON() ([]byte, error) {
+	return json.Marshal(modelJSON{e.Reason, e.Kind, wholeSeconds(e.RetryAfter), e.Attempts, e.Error()})
+}
+
+// PanicError is a panic of a tool function.
+type PanicError struct {
+	Value any
+	Stack []byte // of the goroutine that panicked
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("tool function panicked: %v", e.Value) }
+
+// Unwrap returns the value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// ToolVerdict is a failure that is not retried.
+func (e *PanicError) ToolVerdict() Verdict {
+	return Verdict{Outcome: OutcomeFailure, Kind: KindPanic}
+}
+
+var (
+	errGoexit = WithVerdict(errors.New("tool function ended its goroutine"),
+		Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched})
+	errNoAdapter = WithVerdict(errors.New("no function was given for this substitute"),
+		Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, NotSent: true})
+)
+
+// CallOption changes one call.
+type CallOption[Out any] func(*callOptions[Out])
+
+type callOptions[Out any] struct {
+	checks  []func(Out) error
+	partial func(context.Context, *ToolError) (Out, error)
+	serves  func(tool string) bool
+	broken  error // the options themselves are wrong
+}
+
+// CheckResult looks at every result that came without an error: an error that it
+// returns is classified, counted and retried as if the tool function had returned
+// it. Mark it with [WithVerdict] to say what it means; else it is a failure that
+// is not retried. The result itself reaches the caller as it is, beside the
+// *ToolError.
+func CheckResult[Out any](check func(Out) error) CallOption[Out] {
+	return func(o *callOptions[Out]) { o.checks = append(o.checks, check) }
+}
+
+// CheckContract is CheckResult for the format of the answer: what it finds is a
+// failure of kind contract, the tool has changed.
+func CheckContract[Out any](validate func(Out) error) CallOption[Out] {
+	return CheckResult(func(out Out) error {
+		return WithVerdict(validate(out), vContract)
+	})
+}
+
+// Partial is the last resort when no tool has answered, unless the request was
+// rejected or the caller gave up: what it returns without an error is the call's
+// result.
+func Partial[Out any](f func(context.Context, *ToolError) (Out, error)) CallOption[Out] {
+	return func(o *callOptions[Out]) { o.partial = f }
+}
+
+func (o *callOptions[Out]) check(out Out) error {
+	if o == nil {
+		return nil
+	}
+	for _, check := range o.checks {
+		if err := check(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Call makes one guarded call. fn is run with the name of the tool that serves,
+// which is a substitute's if the Gate has a Router and the tool is out; its ctx
+// is done when the attempt's time is up. The error is a *ToolError; the result
+// that comes with it is the last one that fn returned.
+//
+// It allocates twice at most if fn succeeds at once and the policy has no
+// Timeout.
+func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx context.Context, tool string) (Out, error), options ...CallOption[Out]) (Out, error) {
+	var o *callOptions[Out]
+	if len(options) > 0 {
+		o = new(callOptions[Out])
+		for _, option := range options {
+			option(o)
+		}
+	}
+	var c call
+	c.begin(ctx, g, tool)
+	if o != nil {
+		c.serves, c.broken = o.serves, o.broken
+	}
+	var out Out
+	for c.next() {
+		out = attempt(&c, fn, o)
+	}
+	failure := c.end()
+	if failure == nil {
+		return out, nil
+	}
+	if o != nil && o.partial != nil && c.replace {
+		if part, ok := askPartial(c.ctx, o.partial, failure); ok {
+			if c.settings.info != nil {
+				c.settings.info.Partial = true
+			}
+			return part, nil
+		}
+	}
+	return out, failure
+}
+
+func askPartial[Out any](ctx context.Context, partial func(context.Context, *ToolError) (Out, error), failure *ToolError) (out Out, ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	out, err := partial(ctx, failure)
+	return out, err == nil
+}
+
+// attempt runs fn once and reports how that went.
+func attempt[Out any](c *call, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (out Out) {
+	ctx, cancel := c.attemptContext()
+	if cancel != nil {
+		defer cancel()
+	}
+	// This defer sees a return, a panic and a runtime.Goexit alike, so that the
+	// admission is settled whatever fn does.
+	var err error
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if v := recover(); v != nil {
+			c.done(ctx, &PanicError{Value: v, Stack: debug.Stack()})
+			return
+		}
+		c.done(ctx, errGoexit)
+		c.end()
+	}()
+	if c.policy.Detach {
+		out, err = detached(ctx, c, fn, o)
+	} else if out, err = fn(ctx, c.serving); err == nil {
+		err = o.check(out)
+	}
+	returned = true
+	c.done(ctx, err)
+	return out
+}
+
+// detached runs fn on a goroutine of its own and stops waiting when ctx is done.
+func detached[Out any](ctx context.Context, c *call, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (Out, error) {
+	type result struct {
+		out Out
+		err error
+	}
+	results := make(chan result, 1)
+	tool, stats := c.serving, c.counts
+	var left atomic.Bool // set by whichever leaves first: the guard or fn
+	go func() {
+		r := result{err: errGoexit}
+		defer func() {
+			if v := recover(); v != nil {
+				r.err = &PanicError{Value: v, Stack: debug.Stack()}
+			}
+			if left.Swap(true) && stats != nil {
+				stats.abandoned.Add(-1)
+			}
+			results <- r
+		}()
+		out, err := fn(ctx, tool)
+		if err == nil {
+			err = o.check(out)
+		}
+		r = result{out, err}
+	}()
+	select {
+	case r := <-results:
+		return r.out, r.err
+	case <-ctx.Done():
+	}
+	if stats != nil {
+		stats.abandoned.Add(1)
+	}
+	if left.Swap(true) { // it has just ended, after all
+		if stats != nil {
+			stats.abandoned.Add(-1)
+		}
+		r := <-results
+		return r.out, r.err
+	}
+	var none Out
+	return none, ctx.Err()
+}
+
+// call is one guarded call: a loop of next, attempt and done, then end. It lives
+// on the stack of Call.
+type call struct {
+	g        *Guard
+	ctx      context.Context // the caller's
+	settings settings        // that ctx carries
+	tool     string          // asked for
+	serves   func(string) bool
+	broken   error // the options themselves are wrong
+
+	// The tool that is being tried, and its current attempt.
+	admission
+	serving string
+	policy  *Policy
+	counts  *guardStats // of serving; nil if it is not tracked
+	riding  bool        // on an outer call of the same tool: not admitted, not counted
+	tries   int         // runs of serving
+	wait    time.Duration
+
+	// The call as a whole.
+	step       callStep
+	begun      int64
+	ended      int64        // the end of the last attempt
+	stats      *guardStats  // of tool; nil if it is not tracked
+	slot       *flight.Slot // in stats.running; nil without stats
+	attempts   int          // runs of all tools
+	substitute int          // how many substitutes have had their turn
+	replace    bool         // a substitute or a Partial handler may step in
+	failures   []Candidate
+	canceled   error
+	last       Verdict
+	lastErr    error
+}
+
+type callStep uint8
+
+const (
+	stepBegin      callStep = iota // next tries the tool that was asked for
+	stepRetry                      // next waits and tries the same tool again
+	stepSubstitute                 // next tries the next substitute
+	stepDone                       // a tool has answered
+	stepEnded                      // the end has been reported
+)
+
+func (c *call) begin(ctx context.Context, g *Guard, tool string) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if g == nil || g.gate == nil {
+		g = &Guard{gate: new(Gate), base: time.Now()}
+	}
+	c.g, c.ctx, c.tool = g, ctx, tool
+	c.settings = settingsOf(ctx)
+}
+
+// next gets the next attempt admitted; false when there is none.
+func (c *call) next() bool {
+	switch c.step {
+	case stepBegin:
+		c.step = stepSubstitute
+		if c.start() {
+			return true
+		}
+	case stepRetry:
+		c.step = stepSubstitute
+		if c.pause() && c.admit(c.g.now()) {
+			return true
+		}
+	case stepDone, stepEnded:
+		return false
+	}
+	return c.nextSubstitute()
+}
+
+// start tries the tool that was asked for.
+func (c *call) start() bool {
+	c.serving, c.policy, c.begun = c.tool, c.g.policy(c.tool), c.g.now()
+	c.ended = c.begun
+	if c.broken != nil {
+		c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: KindInvalidRequest, Err: c.broken}, false)
+		return false
+	}
+	if err := c.ctx.Err(); err != nil {
+		c.cancel(err, nil)
+		return false
+	}
+	if c.settings.frame.inside(c.tool) {
+		c.riding, c.admission = true, admission{start: c.begun}
+		return true
+	}
+	return c.admit(c.begun)
+}
+
+// nextSubstitute tries the substitutes that have not had their turn.
+func (c *call) nextSubstitute() bool {
+	list := c.g.gate.router().of(c.tool)
+	for c.replace && !c.riding && !c.settings.noFallback && c.substitute < len(list) && c.ctx.Err() == nil {
+		tool := list[c.substitute]
+		c.substitute++
+		switch {
+		case c.settings.frame.inside(tool): // it is running already, further out
+		case c.serves != nil && !c.serves(tool):
+			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: errNoAdapter}, true)
+		default:
+			c.serving, c.policy, c.tries = tool, c.g.policy(tool), 0
+			if c.admit(c.g.now()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// admit asks the gate for one attempt of the tool that serves.
+func (c *call) admit(now int64) bool {
+	r := c.g.gate.registry()
+	if r.inert() {
+		c.admission = admission{start: now}
+		return true
+	}
+	n, a := r.admit(c.serving, now, int64(c.policy.Timeout), true)
+	c.admission, c.counts = admission{node: n, epoch: a.epoch, start: now, probe: a.probe}, nil
+	if n != nil {
+		c.counts = n.Value.guardStats()
+		c.count(a.reason == StopNone)
+	}
+	if a.reason == StopNone {
+		return true
+	}
+	f := Candidate{Tool: c.serving, Reason: a.reason, Kind: KindRefused, RetryAfter: time.Duration(a.wait)}
+	if c.tries == 0 {
+		f.Err = newRefusal(c.serving, n, a)
+	} else {
+		f.Kind, f.Err = c.last.Kind, c.lastErr
+	}
+	c.fail(f, true)
+	return false
+}
+
+// count counts what the gate has said.
+func (c *call) count(admitted bool) {
+	primary := c.serving == c.tool
+	if primary && c.stats == nil {
+		c.stats = c.counts
+		c.stats.calls.Add(1)
+		c.slot = c.stats.running.Start(c.begun)
+	}
+	switch {
+	case !admitted:
+		c.counts.refusals.Add(1)
+		if primary && c.tries == 0 {
+			c.counts.turned.Add(1)
+		}
+	case c.tries > 0:
+		c.counts.retries.Add(1)
+	case !primary:
+		c.counts.asked.Add(1)
+	}
+}
+
+// attemptContext returns the ctx for the tool function, and its cancel if it has
+// a time limit.
+func (c *call) attemptContext() (context.Context, context.CancelFunc) {
+	ctx, cancel := c.ctx, context.CancelFunc(nil)
+	if c.policy.Timeout > 0 {
+		ctx, cancel = context.WithTimeout(ctx, c.policy.Timeout)
+	}
+	f := &frame{tool: c.serving, outer: c.settings.frame}
+	f.Context = ctx
+	f.settings = settings{frame: f, noFallback: c.settings.noFallback}
+	return f, cancel
+}
+
+// done reports the end of an attempt and decides how to go on. ctx is the
+// attempt's.
+func (c *call) done(ctx context.Context, err error) {
+	c.ended = c.g.now()
+	c.attempts++
+	c.tries++
+	if err == nil {
+		c.last, c.lastErr, c.step = Verdict{}, nil, stepDone
+		if c.node != nil {
+			c.succeed(c.g.gate.Registry, c.ended)
+			c.counts.refund()
+		}
+		if c.g.config.Observe != nil {
+			c.observe(StopNone, 0)
+		}
+		return
+	}
+	c.last, c.lastErr = c.verdict(ctx, err), err
+	if c.node != nil {
+		c.report(c.g.gate.Registry, c.last, c.ended)
+	}
+	reason, wait := c.judge()
+	if c.g.config.Observe != nil {
+		c.observe(reason, wait)
+	}
+	if reason == RetryAllowed {
+		c.step, c.wait = stepRetry, wait
+		return
+	}
+	c.fail(Candidate{Tool: c.serving, Reason: reason, Kind: c.last.Kind, RetryAfter: wait, Err: err}, c.replaceable(reason))
+}
+
+func (c *call) verdict(ctx context.Context, err error) Verdict {
+	if c.policy.Timeout > 0 && ctx.Err() != nil && c.ctx.Err() == nil {
+		err = &attemptTimeoutError{err}
+	}
+	took := time.Duration(max(c.ended-c.admission.start, 0))
+	return verdictAt(c.ctx, c.g.gate.classifier(), err, took, c.g.config.DeadlineFloor)
+}
+
+// judge says how to go on after a failed attempt, and what wait goes with it.
+func (c *call) judge() (StopReason, time.Duration) {
+	limit := c.policy.MaxAttempts
+	if c.settings.frame != nil || c.serving != c.tool {
+		limit = 1 // retries are the outermost call's; a substitute has one chance
+	}
+	var open bool
+	var wait time.Duration
+	if c.node != nil {
+		open, wait = c.g.gate.Registry.openFor(c.serving)
+	}
+	switch reason := c.policy.judge(c.last, c.tries, limit, open); reason {
+	case StopCircuitOpen:
+		return reason, wait
+	case RetryAllowed:
+		deadline, _ := c.ctx.Deadline()
+		return c.policy.pause(c.last, c.tries, deadline, c.counts)
+	case StopCanceled:
+		c.canceled = c.ctx.Err()
+		return reason, 0
+	default:
+		return reason, max(c.last.RetryAfter, 0)
+	}
+}
+
+// replaceable reports whether a substitute may do what the tool did not.
+func (c *call) replaceable(reason StopReason) bool {
+	switch {
+	case reason == StopCanceled, reason == StopOutcomeUnknown:
+		return false
+	case c.last.Outcome == OutcomeRejected && c.serving == c.tool:
+		return false // the request is wrong, for whomever
+	case c.last.Outcome == OutcomeNeutral && c.last.Kind == KindDenied:
+		return false
+	}
+	return !c.policy.SideEffects || c.last.NotSent
+}
+
+// pause waits before the next attempt; false if the caller has given up.
+func (c *call) pause() bool {
+	if c.settings.info != nil {
+		c.settings.info.Waits = append(c.settings.info.Waits, c.wait)
+	}
+	if c.wait > 0 {
+		timer := time.NewTimer(c.wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-c.ctx.Done():
+		}
+	}
+	if err := c.ctx.Err(); err != nil {
+		c.cancel(err, c.lastErr)
+		return false
+	}
+	return true
+}
+
+// cancel ends the call because its caller gave up between two attempts.
+func (c *call) cancel(err, last error) {
+	c.canceled = err
+	c.ended = c.g.now()
+	c.fail(Candidate{Tool: c.serving, Reason: StopCanceled, Kind: KindCanceled, Err: last}, false)
+}
+
+// fail notes that a candidate is out. replace says whether another may step in.
+func (c *call) fail(f Candidate, replace bool) {
+	c.failures = append(c.failures, f)
+	c.replace = replace
+}
+
+// end reports the end of the call, once. It returns nil if a tool has answered.
+func (c *call) end() *ToolError {
+	var e *ToolError
+	if c.step != stepDone {
+		e = c.failure()
+	}
+	c.step = stepEnded
+	if c.slot != nil {
+		c.slot.Store(0)
+	}
+	if c.stats != nil {
+		switch {
+		case e != nil:
+			c.stats.failed.Add(1)
+		case c.serving != c.tool:
+			c.stats.fallbacks.Add(1)
+		}
+	}
+	if info := c.settings.info; info != nil {
+		info.Requested, info.Attempts = c.tool, c.attempts
+		if e == nil {
+			info.Served = c.serving
+		} else {
+			info.Reason = e.Reason
+		}
+	}
+	if c.g.config.Observe != nil {
+		c.observeEnd(e)
+	}
+	return e
+}
+
+// failure sums up the candidates.
+func (c *call) failure() *ToolError {
+	e := &ToolError{Tool: c.tool, Attempts: c.attempts, Candidates: c.failures, Canceled: c.canceled}
+	decisive := 0
+	for i, f := range c.failures {
+		if f.Reason == StopCanceled || f.Reason == StopOutcomeUnknown {
+			decisive = i
+		}
+		if f.RetryAfter > 0 && (e.RetryAfter == 0 || f.RetryAfter < e.RetryAfter) {
+			e.RetryAfter = f.RetryAfter
+		}
+	}
+	e.Reason, e.Kind = c.failures[decisive].Reason, c.failures[decisive].Kind
+	return e
+}
+
+func (c *call) observe(reason StopReason, wait time.Duration) {
+	tell(c.g.config.Observe, Event{
+		Tool: c.tool, Served: c.serving, Attempt: c.tries, Verdict: c.last, Reason: reason,
+		Took: time.Duration(max(c.ended-c.admission.start, 0)), Wait: wait,
+	})
+}
+
+func (c *call) observeEnd(e *ToolError) {
+	event := Event{
+		Tool: c.tool, Served: c.serving, Final: true, Attempt: c.attempts, Verdict: c.last,
+		Took: time.Duration(max(c.g.now()-c.begun, 0)),
+	}
+	if e != nil {
+		event.Reason, event.Wait, event.Verdict.Kind = e.Reason, e.RetryAfter, e.Kind
+		if c.attempts == 0 {
+			event.Verdict.Outcome = OutcomeNeutral
+		}
+	}
+	tell(c.g.config.Observe, event)
+}
+
+// tell calls an observer, which is somebody else's code.
+func tell(observe func(Event), e Event) {
+	defer func() { _ = recover() }()
+	observe(e)
+}
+
+// WrapOption changes the function that Wrap returns.
+type WrapOption func(*wrapping)
+
+type wrapping struct {
+	substitutes map[string]any // func(context.Context, In) (Out, error) by tool
+	options     []any          // CallOption[Out]
+}
+
+// Substitute gives Wrap the function that serves in the place of the wrapped one
+// when the Router names this tool: the place to adapt the arguments. Substitutes
+// without a function are not run.
+func Substitute[In, Out any](tool string, fn func(context.Context, In) (Out, error)) WrapOption {
+	return func(w *wrapping) { w.substitutes[tool] = fn }
+}
+
+// WithCallOptions gives Wrap options for each call.
+func WithCallOptions[Out any](options ...CallOption[Out]) WrapOption {
+	return func(w *wrapping) {
+		for _, o := range options {
+			w.options = append(w.options, o)
+		}
+	}
+}
+
+// Wrap returns fn as a guarded function; see [Call]. An option that is not of
+// fn's types makes every call fail with an error that says so.
+func Wrap[In, Out any](g *Guard, tool string, fn func(context.Context, In) (Out, error), options ...WrapOption) func(context.Context, In) (Out, error) {
+	w := wrapping{substitutes: make(map[string]any)}
+	for _, o := range options {
+		o(&w)
+	}
+	functions := map[string]func(context.Context, In) (Out, error){tool: fn}
+	all := []CallOption[Out]{func(o *callOptions[Out]) {
+		o.serves = func(tool string) bool { return functions[tool] != nil }
+	}}
+	for name, f := range w.substitutes {
+		typed, ok := f.(func(context.Context, In) (Out, error))
+		if !ok {
+			all = append(all, wrongType[Out](fmt.Sprintf("Substitute(%.80q) is a %T, must be a %T", name, f, fn)))
+			continue
+		}
+		functions[name] = typed
+	}
+	for _, o := range w.options {
+		typed, ok := o.(CallOption[Out])
+		if !ok {
+			typed = wrongType[Out](fmt.Sprintf("WithCallOptions has a %T, must be a %T", o, typed))
+		}
+		all = append(all, typed)
+	}
+	if len(w.substitutes) == 0 && len(w.options) == 0 && len(g.substitutes(tool)) == 0 {
+		all = nil // spare the simple case the allocation for options
+	}
+	return func(ctx context.Context, in In) (Out, error) {
+		return Call(ctx, g, tool, func(ctx context.Context, serving string) (Out, error) {
+			if serving == tool {
+				return fn(ctx, in)
+			}
+			return functions[serving](ctx, in)
+		}, all...)
+	}
+}
+
+func (g *Guard) substitutes(tool string) []string {
+	if g == nil {
+		return nil
+	}
+	return g.gate.router().of(tool)
+}
+
+func wrongType[Out any](text string) CallOption[Out] {
+	return func(o *callOptions[Out]) { o.broken = errors.New("toolhealth: Wrap: " + text) }
+}

@@ -1,0 +1,40 @@
+// Package backoff computes waits that cannot overflow.
+package backoff
+
+import (
+	"math"
+	"time"
+)
+
+// Delay returns the wait before attempt+1, attempt counting from 1: base times
+// factor for each attempt after the first, never below 0, never above limit
+// (0: no limit), never decreasing with attempt. A factor below 1, NaN included,
+// counts as 1.
+func Delay(base, limit time.Duration, factor float64, attempt int) time.Duration {
+	if base <= 0 {
+		return 0
+	}
+	if limit <= 0 {
+		limit = math.MaxInt64
+	}
+	if !(factor > 1) {
+		return min(base, limit)
+	}
+	d := float64(base) * math.Pow(factor, float64(max(attempt, 1)-1))
+	if d >= float64(limit) { // +Inf too
+		return limit
+	}
+	return time.Duration(d)
+}
+
+// Jitter takes up to the fraction jitter away from d, uniformly by draw in [0,1):
+// the result is in [d*(1-jitter), d]. A jitter outside 0..1 counts as the nearer
+// end, NaN as 0; a negative d as 0.
+func Jitter(d time.Duration, jitter, draw float64) time.Duration {
+	d = max(d, 0)
+	if !(jitter > 0) {
+		return d
+	}
+	cut := time.Duration(float64(d) * min(jitter, 1) * draw)
+	return max(d-cut, 0)
+}

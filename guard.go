@@ -529,17 +529,17 @@ type Event struct {
 // GuardCounts are the figures of a tool's guarded calls. The share of calls that
 // went wrong is Failed/Calls, the retries for each call are Retries/Calls.
 type GuardCounts struct {
-	Calls           uint64 `json:"calls"`            // that asked for this tool, running ones included
-	Failed          uint64 `json:"failed"`           // of these, ended with an error
-	Attempts        uint64 `json:"attempts"`         // runs of this tool, for whomever it was asked
-	Retries         uint64 `json:"retries"`          // of these, not the first of their call
-	Refusals        uint64 `json:"refusals"`         // attempts that the gate refused
-	Fallbacks       uint64 `json:"fallbacks"`        // calls of this tool that a substitute served
-	BudgetExhausted uint64 `json:"budget_exhausted"` // retries that the budget forbade
-	Abandoned       int64  `json:"abandoned"`        // detached attempts that are still running
-	InFlight        int    `json:"in_flight"`        // calls that are running, waiting ones included
+	Calls           uint64 // that asked for this tool, running ones included
+	Failed          uint64 // of these, ended with an error
+	Attempts        uint64 // runs of this tool, for whomever it was asked
+	Retries         uint64 // of these, not the first of their call
+	Refusals        uint64 // attempts that the gate refused
+	Fallbacks       uint64 // calls of this tool that a substitute served
+	BudgetExhausted uint64 // retries that the budget forbade
+	Abandoned       int64  // detached attempts that are still running
+	InFlight        int    // calls that are running, waiting ones included
 	// Oldest is the age of the oldest of these: with InFlight, the backlog.
-	Oldest time.Duration `json:"oldest_ns"`
+	Oldest time.Duration
 }
 
 // guardStats are the counters of one tool's guarded calls.

@@ -152,8 +152,22 @@ type toolHealthJSON struct {
 	AverageSuccess      seconds   `json:"average_success_seconds"`
 	Max                 seconds   `json:"max_seconds"`
 
-	InFlight uint64       `json:"in_flight"`
-	Guard    *GuardCounts `json:"guard,omitempty"`
+	InFlight uint64     `json:"in_flight"`
+	Guard    *guardJSON `json:"guard,omitempty"`
+}
+
+// guardJSON is GuardCounts as JSON has it.
+type guardJSON struct {
+	Calls           uint64  `json:"calls"`
+	Failed          uint64  `json:"failed"`
+	Attempts        uint64  `json:"attempts"`
+	Retries         uint64  `json:"retries"`
+	Refusals        uint64  `json:"refusals"`
+	Fallbacks       uint64  `json:"fallbacks"`
+	BudgetExhausted uint64  `json:"budget_exhausted"`
+	Abandoned       int64   `json:"abandoned"`
+	InFlight        int     `json:"in_flight"`
+	Oldest          seconds `json:"oldest_seconds"`
 }
 
 // MarshalJSON writes the health with durations in seconds.
@@ -167,7 +181,11 @@ func (h ToolHealth) MarshalJSON() ([]byte, error) {
 		h.InFlight, nil,
 	}
 	if h.Guard != (GuardCounts{}) {
-		j.Guard = &h.Guard
+		g := h.Guard
+		j.Guard = &guardJSON{
+			g.Calls, g.Failed, g.Attempts, g.Retries, g.Refusals, g.Fallbacks, g.BudgetExhausted,
+			g.Abandoned, g.InFlight, seconds(g.Oldest),
+		}
 	}
 	return json.Marshal(j)
 }
@@ -194,7 +212,11 @@ func (h *ToolHealth) UnmarshalJSON(data []byte) error {
 		j.InFlight, GuardCounts{},
 	}
 	if j.Guard != nil {
-		h.Guard = *j.Guard
+		g := j.Guard
+		h.Guard = GuardCounts{
+			g.Calls, g.Failed, g.Attempts, g.Retries, g.Refusals, g.Fallbacks, g.BudgetExhausted,
+			g.Abandoned, g.InFlight, time.Duration(g.Oldest),
+		}
 	}
 	return nil
 }

@@ -1,0 +1,206 @@
+// Package bench measures toolhealth against what its parts must cost at least
+// (the floors) and against other Go circuit breakers (the peers).
+//
+// Every case is a loop written out in full, over names that were allocated apart
+// from the registered ones: names come out of a decoded request, so a lookup has
+// to compare their bytes. README.md says how to run it; RESULTS.md has figures.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// Case is one thing to measure.
+type Case struct {
+	Name  string // as in the output of go test -bench, without spaces
+	Keeps string // of a peer or a level: what is recorded of each call
+	Procs int    // GOMAXPROCS while it runs; 0 leaves it alone
+	// Workers is how many goroutines are busy all the time; 0 means that the loop
+	// and all that it waits for is one thread.
+	Workers int
+	// Last: leaves goroutines or global state behind, so it runs after the others.
+	Last bool
+	// New makes what is measured and returns the loop of n calls. The loop must
+	// panic if a call does not go the way that the case is named for.
+	New func(t *Teardown) func(n int)
+}
+
+// Teardown collects what has to be closed after a case.
+type Teardown struct{ fns []func() }
+
+// Add has fn run after the case.
+func (t *Teardown) Add(fn func()) { t.fns = append(t.fns, fn) }
+
+// Run runs what was added.
+func (t *Teardown) Run() {
+	for _, fn := range t.fns {
+		fn()
+	}
+}
+
+// Result is one measurement of one case.
+type Result struct {
+	Case       string
+	N          int
+	NsPerOp    float64
+	AllocsOp   float64
+	BytesPerOp float64
+}
+
+// String returns the line that go test -bench would print, for benchstat.
+func (r Result) String() string {
+	return fmt.Sprintf("Benchmark%s\t%d\t%.2f ns/op\t%.0f B/op\t%.0f allocs/op", r.Case, r.N, r.NsPerOp, r.BytesPerOp, r.AllocsOp)
+}
+
+// Measure runs a case for about as long as benchtime, in slices of a tenth of it.
+// Slices during which the kernel gave the processor to somebody else are thrown
+// away: they are known by less processor time than time (see cpuTime). What is
+// left is averaged, so that what a case costs the garbage collector is in it. If
+// nothing is left, the quickest slice stands for all.
+func Measure(c Case, benchtime time.Duration) Result {
+	if c.Procs > 0 {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(c.Procs))
+	}
+	if c.Workers == 0 { // so that the time of this thread is the time of the loop
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+	}
+	var t Teardown
+	defer t.Run()
+	run := c.New(&t)
+	runtime.GC() // of what the case before left
+
+	slice, patience := benchtime/10, 5*benchtime
+	if c.Workers > 1 { // more than one processor has to be there at once
+		slice, patience = slice/2, 4*patience
+	}
+	n := calibrate(run, slice)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var calls, kept int
+	var took, spent time.Duration
+	best := time.Duration(math.MaxInt64)
+	for took < benchtime && spent < patience {
+		d, undisturbed := timed(run, n, c.Workers)
+		if undisturbed {
+			kept += n
+			took += d
+		}
+		calls += n
+		spent += d
+		best = min(best, d)
+	}
+	runtime.ReadMemStats(&after)
+	if kept == 0 {
+		kept, took = n, best
+	}
+	return Result{
+		Case: c.Name, N: kept,
+		NsPerOp:    float64(took.Nanoseconds()) / float64(kept),
+		AllocsOp:   float64(after.Mallocs-before.Mallocs) / float64(calls),
+		BytesPerOp: float64(after.TotalAlloc-before.TotalAlloc) / float64(calls),
+	}
+}
+
+// calibrate returns how many calls fit into a slice. It warms the caches up too.
+func calibrate(run func(int), slice time.Duration) int {
+	best := make(map[int]time.Duration)
+	for n := 1; ; {
+		start := time.Now()
+		run(n)
+		took := time.Since(start)
+		if b, again := best[n]; again {
+			took = min(took, b)
+		}
+		if took >= slice/2 {
+			if _, again := best[n]; again || took >= 4*slice {
+				return max(1, int(float64(n)*float64(slice)/float64(took)))
+			}
+			best[n] = took // once more: this one may have been disturbed
+			continue
+		}
+		grow := int(float64(n) * float64(slice) / float64(max(took, 1)))
+		n = min(max(grow, n+1), 20*n)
+	}
+}
+
+// timed runs n calls and reports how long they took, and whether the processor
+// was there all the time.
+func timed(run func(int), n, workers int) (took time.Duration, undisturbed bool) {
+	cpu, start := cpuTime(workers), time.Now()
+	run(n)
+	took = time.Since(start)
+	cpu = cpuTime(workers) - cpu
+	return took, float64(cpu) >= 0.96*float64(max(workers, 1))*float64(took)
+}
+
+// Cases returns every case, the ones that leave something behind last.
+func Cases() []Case {
+	var first, last []Case
+	for _, group := range [][]Case{floors(), library(), guards(), parallel(), peers()} {
+		for _, c := range group {
+			if c.Last {
+				last = append(last, c)
+			} else {
+				first = append(first, c)
+			}
+		}
+	}
+	return append(first, last...)
+}
+
+// tools is how many names the keyed cases use.
+const tools = 1000
+
+var (
+	errBoom = errors.New("boom")
+	bg      = context.Background()
+)
+
+// Names are n registered names, and as many to look up with: the same texts,
+// allocated apart, in an order in which no two neighbours follow each other.
+type Names struct{ Registered, Lookups []string }
+
+// NewNames returns n names of 21 to 23 bytes.
+func NewNames(n int) Names {
+	names := Names{make([]string, n), make([]string, n)}
+	for i := range n {
+		names.Registered[i] = fmt.Sprintf("server-%02d/do_thing_%05d", i%23, i)
+	}
+	const stride = 389 // prime: visits every index for any n that it does not divide
+	for i := range n {
+		names.Lookups[i*stride%n] = strings.Clone(names.Registered[i])
+	}
+	return names
+}
+
+var thousand = NewNames(tools)
+
+// cursor walks over the names to look up, round and round.
+type cursor struct {
+	names []string
+	i     int
+}
+
+func over(names []string) cursor { return cursor{names: names} }
+
+func (c *cursor) next() string {
+	name := c.names[c.i]
+	if c.i++; c.i == len(c.names) {
+		c.i = 0
+	}
+	return name
+}
+
+// must is the check of every call: the case measures what its name says.
+func must(ok bool) {
+	if !ok {
+		panic("the call did not go the way that is measured")
+	}
+}

@@ -1,0 +1,174 @@
+// Command table measures every case in interleaved rounds, prints one Markdown
+// table with the medians and one with the bars, and writes both to RESULTS.md.
+//
+// Each round is a process of its own that runs every case once, so that drift of
+// the machine hits all cases alike and no case profits from where memory
+// happened to lie or how names happened to hash.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/toolhealth/toolhealth/internal/bench"
+	"golang.org/x/perf/benchmath"
+)
+
+var (
+	rounds    = flag.Int("rounds", 15, "rounds: runs of every case")
+	benchtime = flag.Duration("benchtime", 20*time.Millisecond, "time of one case in one round")
+	only      = flag.String("run", "", "measure only the cases that match this regular expression, and write no file")
+	raw       = flag.String("raw", "", "also write every measurement to this file, for benchstat")
+	results   = flag.String("results", "RESULTS.md", "file to write the tables to")
+	list      = flag.Bool("list", false, "list the cases and stop")
+	child     = flag.Bool("child", false, "run one round and print it (used by the command itself)")
+)
+
+func main() {
+	log.SetFlags(0)
+	flag.Parse()
+	var cases []bench.Case
+	match := regexp.MustCompile(*only)
+	for _, c := range bench.Cases() {
+		if match.MatchString(c.Name) {
+			cases = append(cases, c)
+		}
+	}
+	switch {
+	case *list:
+		for _, c := range cases {
+			fmt.Println(c.Name)
+		}
+	case *child:
+		runChild(cases)
+	default:
+		if err := runAll(cases); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+func runChild(cases []bench.Case) {
+	out := json.NewEncoder(os.Stdout)
+	for _, c := range cases {
+		if err := out.Encode(bench.Measure(c, *benchtime)); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+func runAll(cases []bench.Case) error {
+	start := time.Now()
+	samples := make(map[string][]bench.Result)
+	var lines []string
+	for round := range *rounds {
+		measured, err := oneRound()
+		if err != nil {
+			return err
+		}
+		for _, r := range measured {
+			samples[r.Case] = append(samples[r.Case], r)
+			lines = append(lines, r.String())
+		}
+		fmt.Fprintf(os.Stderr, "\rround %d of %d, %v", round+1, *rounds, time.Since(start).Round(time.Second))
+	}
+	fmt.Fprintln(os.Stderr)
+	if *raw != "" {
+		if err := os.WriteFile(*raw, []byte(header()+strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+
+	medians := bench.Medians{Ns: make(map[string]float64), Allocs: make(map[string]float64)}
+	var table strings.Builder
+	fmt.Fprintf(&table, "| case | ns/op | spread | B/op | allocs/op | keeps |\n|---|---:|---:|---:|---:|---|\n")
+	for _, c := range cases {
+		s := samples[c.Name]
+		ns := summary(s, func(r bench.Result) float64 { return r.NsPerOp })
+		allocs := summary(s, func(r bench.Result) float64 { return r.AllocsOp })
+		size := summary(s, func(r bench.Result) float64 { return r.BytesPerOp })
+		medians.Ns[c.Name], medians.Allocs[c.Name] = ns.Center, allocs.Center
+		fmt.Fprintf(&table, "| %s | %s | %s | %.0f | %.0f | %s |\n",
+			c.Name, figure(ns.Center), ns.PctRangeString(), size.Center, allocs.Center, c.Keeps)
+	}
+	fmt.Print(table.String())
+	if *only != "" {
+		return nil // the bars need all cases
+	}
+
+	idle, registered := bench.Footprints() // this process has made nothing so far
+	var bars strings.Builder
+	fmt.Fprintf(&bars, "| bar | limit | measured | |\n|---|---:|---:|---|\n")
+	for _, b := range bench.Bars(medians, idle, registered) {
+		fmt.Fprintf(&bars, "| %s | %s | %.3g%s | %s |\n", b.What, b.Bound(), b.Measured, b.Unit, b.Verdict())
+	}
+	fmt.Print("\n" + bars.String())
+
+	about := fmt.Sprintf("%s, %s/%s, %s, %d cores, %s. %d rounds of %v a case: the median, and the 95 %% confidence interval around it.\n\n",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, cpu(), runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), *rounds, *benchtime)
+	if err := bench.WriteSection(*results, "bars", "## Bars\n\n"+about+bars.String()); err != nil {
+		return err
+	}
+	return bench.WriteSection(*results, "table", "## Every case\n\n"+table.String())
+}
+
+// oneRound runs every case once in a new process.
+func oneRound() ([]bench.Result, error) {
+	cmd := exec.Command(os.Args[0], "-child", "-run", *only, "-benchtime", benchtime.String())
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, err
+	}
+	var measured []bench.Result
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	for lines.Scan() {
+		var r bench.Result
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			return nil, fmt.Errorf("%w in %q", err, lines.Text())
+		}
+		measured = append(measured, r)
+	}
+	return measured, lines.Err()
+}
+
+func summary(s []bench.Result, of func(bench.Result) float64) benchmath.Summary {
+	values := make([]float64, len(s))
+	for i, r := range s {
+		values[i] = of(r)
+	}
+	return benchmath.AssumeNothing.Summary(benchmath.NewSample(values, &benchmath.DefaultThresholds), 0.95)
+}
+
+// figure returns nanoseconds with three digits that mean something.
+func figure(ns float64) string {
+	if ns < 100 {
+		return fmt.Sprintf("%.3g", ns)
+	}
+	return fmt.Sprintf("%.0f", ns)
+}
+
+func header() string {
+	return fmt.Sprintf("goos: %s\ngoarch: %s\npkg: github.com/toolhealth/toolhealth/internal/bench\ncpu: %s\n", runtime.GOOS, runtime.GOARCH, cpu())
+}
+
+// cpu returns what Linux calls the processor.
+func cpu() string {
+	data, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(data)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}

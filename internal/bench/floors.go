@@ -1,0 +1,155 @@
+package bench
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The names of the floors that bars are ratios to.
+const (
+	FloorGate    = "floor/2clocks+2adds+1lookup"
+	FloorRefusal = "floor/1clock+1lookup"
+)
+
+type pair struct{ a, b atomic.Int64 }
+
+type caller interface{ call() bool }
+
+type nop struct{ _ int }
+
+//go:noinline
+func (*nop) call() bool { return true }
+
+var (
+	base         = time.Now()
+	sinkDuration time.Duration
+	callee       caller = &nop{}
+)
+
+// floors are what the parts cost. A sum is one loop that does all its parts, not
+// a sum of figures: parts that overlap in the processor cost less together.
+func floors() []Case {
+	var words pair
+	plain := func() map[string]*pair {
+		m := make(map[string]*pair, tools)
+		for _, name := range thousand.Registered {
+			m[name] = new(pair)
+		}
+		return m
+	}
+	return []Case{
+		{Name: "floor/loop", New: func(*Teardown) func(int) {
+			return func(n int) {
+				c := over(thousand.Lookups)
+				for range n {
+					must(c.next() != "")
+				}
+			}
+		}},
+		{Name: "floor/interface-call", New: func(*Teardown) func(int) {
+			return func(n int) {
+				for range n {
+					must(callee.call())
+				}
+			}
+		}},
+		{Name: "floor/2clocks", New: func(*Teardown) func(int) {
+			return func(n int) {
+				var sum time.Duration
+				for range n {
+					start := time.Since(base)
+					sum += time.Since(base) - start
+				}
+				sinkDuration = sum
+			}
+		}},
+		{Name: "floor/2adds", New: func(*Teardown) func(int) {
+			return func(n int) {
+				for range n {
+					words.a.Add(1)
+					words.b.Add(2)
+				}
+			}
+		}},
+		{Name: "floor/1lookup", New: func(*Teardown) func(int) {
+			m := plain()
+			return func(n int) {
+				c := over(thousand.Lookups)
+				for range n {
+					must(m[c.next()] != nil)
+				}
+			}
+		}},
+		{Name: "floor/1lookup-sync.Map", New: func(*Teardown) func(int) {
+			var m sync.Map
+			for name, p := range plain() {
+				m.Store(name, p)
+			}
+			return func(n int) {
+				c := over(thousand.Lookups)
+				for range n {
+					p, ok := m.Load(c.next())
+					must(ok && p.(*pair) != nil)
+				}
+			}
+		}},
+		{Name: FloorRefusal, New: func(*Teardown) func(int) {
+			m := plain()
+			return func(n int) {
+				c := over(thousand.Lookups)
+				var sum time.Duration
+				for range n {
+					must(m[c.next()] != nil)
+					sum += time.Since(base)
+				}
+				sinkDuration = sum
+			}
+		}},
+		{Name: "floor/2adds+1lookup", New: func(*Teardown) func(int) {
+			m := plain()
+			return func(n int) {
+				c := over(thousand.Lookups)
+				for range n {
+					must(m[c.next()] != nil)
+					words.a.Add(1)
+					words.b.Add(2)
+				}
+			}
+		}},
+		{Name: FloorGate, New: func(*Teardown) func(int) {
+			m := plain()
+			return func(n int) {
+				c := over(thousand.Lookups)
+				var sum time.Duration
+				for range n {
+					must(m[c.next()] != nil)
+					start := time.Since(base)
+					words.a.Add(1)
+					took := time.Since(base) - start
+					words.b.Add(int64(took))
+					sum += took
+				}
+				sinkDuration = sum
+			}
+		}},
+		// The same with the additions made to what was looked up, as any registry
+		// must: 1,000 words do not stay in the nearest cache.
+		{Name: "floor/2clocks+2adds-there+1lookup", New: func(*Teardown) func(int) {
+			m := plain()
+			return func(n int) {
+				c := over(thousand.Lookups)
+				var sum time.Duration
+				for range n {
+					p := m[c.next()]
+					start := time.Since(base)
+					p.a.Add(1)
+					took := time.Since(base) - start
+					p.b.Add(int64(took))
+					sum += took
+				}
+				sinkDuration = sum
+			}
+		}},
+	}
+}

@@ -1,0 +1,320 @@
+package bench
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/toolhealth/toolhealth"
+)
+
+// The names of the cases of toolhealth that bars speak of.
+const (
+	ByName        = "toolhealth/by-name"
+	ByNameRefused = "toolhealth/by-name/refused"
+	ByNameFailure = "toolhealth/by-name/failure"
+	GateDone      = "toolhealth/gate"
+	GateRefused   = "toolhealth/gate/refused"
+	GateFailure   = "toolhealth/gate/failure"
+	Summary100k   = "toolhealth/summary/100000"
+
+	GateOne     = "toolhealth/parallel/gate/1-goroutine"
+	GateSpread2 = "toolhealth/parallel/gate/2-goroutines-own-tools"
+	GateHot1    = "toolhealth/parallel/gate/1-goroutine-1-tool"
+	GateHot2    = "toolhealth/parallel/gate/2-goroutines-1-tool"
+)
+
+const (
+	keepsAll    = "counts, latency, EWMA, streak"
+	keepsPermit = "counts, latency, EWMA, streak, epoch of the permit"
+)
+
+// NewRegistry returns a registry with room for n tools and one call recorded of
+// each.
+func NewRegistry(names []string, change ...func(*toolhealth.BreakerConfig)) *toolhealth.Registry {
+	c := toolhealth.DefaultConfig()
+	c.MaxTools = max(len(names), 1)
+	for _, fn := range change {
+		fn(&c.Breaker)
+	}
+	r, err := toolhealth.NewRegistryWithConfig(c)
+	must(err == nil)
+	for _, name := range names {
+		must(r.AllowRequest(name))
+		r.RecordSuccess(name, time.Millisecond)
+	}
+	return r
+}
+
+// NeverOpens counts failures in a row without an end in sight.
+func NeverOpens(c *toolhealth.BreakerConfig) { c.FailureThreshold = math.MaxInt32 }
+
+// opensForHours opens at the first failure, for longer than a benchmark runs.
+func opensForHours(c *toolhealth.BreakerConfig) {
+	c.FailureThreshold = 1
+	c.RecoveryDuration, c.MaxOpenDuration = 100*time.Hour, 0
+}
+
+// opensForNoTime opens at the first failure and is due for a probe at once.
+func opensForNoTime(c *toolhealth.BreakerConfig) {
+	c.FailureThreshold = 1
+	c.RecoveryDuration = 1
+}
+
+// OpenRegistry returns a registry all of whose tools are open.
+func OpenRegistry(names []string) *toolhealth.Registry {
+	r := NewRegistry(names, opensForHours)
+	for _, name := range names {
+		r.RecordFailure(name, time.Millisecond)
+		must(!r.Available(name))
+	}
+	return r
+}
+
+// ByNameCalls makes n calls that succeed, in the two steps by name.
+func ByNameCalls(r *toolhealth.Registry, names []string, n int) {
+	c := over(names)
+	for range n {
+		name := c.next()
+		must(r.AllowRequest(name))
+		r.RecordSuccess(name, time.Microsecond)
+	}
+}
+
+// GateCalls makes n calls that succeed, through a gate.
+func GateCalls(g *toolhealth.Gate, names []string, n int) {
+	c := over(names)
+	for range n {
+		permit, err := g.Allow(bg, c.next())
+		must(err == nil)
+		permit.Done(bg, nil)
+	}
+}
+
+// deferred is a call as the documentation has it: whatever happens in between,
+// the permit is given back.
+func deferred(g *toolhealth.Gate, ctx context.Context, name string) error {
+	permit, err := g.Allow(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer permit.Release()
+	permit.Done(ctx, nil)
+	return nil
+}
+
+func library() []Case {
+	one := thousand.Lookups[:1]
+	cases := []Case{
+		{Name: ByName, Keeps: keepsAll, New: func(*Teardown) func(int) {
+			r := NewRegistry(thousand.Registered)
+			return func(n int) { ByNameCalls(r, thousand.Lookups, n) }
+		}},
+		{Name: "toolhealth/by-name/one-tool", Keeps: keepsAll, New: func(*Teardown) func(int) {
+			r := NewRegistry(one)
+			return func(n int) { ByNameCalls(r, one, n) }
+		}},
+		{Name: ByNameRefused, Keeps: "refusals, refusals in a row", New: func(*Teardown) func(int) {
+			r := OpenRegistry(thousand.Registered)
+			return func(n int) {
+				c := over(thousand.Lookups)
+				for range n {
+					must(!r.AllowRequest(c.next()))
+				}
+			}
+		}},
+		{Name: ByNameFailure, Keeps: keepsAll + ", kind", New: func(*Teardown) func(int) {
+			r := NewRegistry(thousand.Registered, NeverOpens)
+			return func(n int) {
+				c := over(thousand.Lookups)
+				for range n {
+					name := c.next()
+					must(r.AllowRequest(name))
+					r.RecordFailure(name, time.Microsecond)
+				}
+			}
+		}},
+		{Name: "toolhealth/by-name/probe-fails", Keeps: "one transition of two for each call", New: func(*Teardown) func(int) {
+			r := NewRegistry(thousand.Registered, opensForNoTime)
+			for _, name := range thousand.Registered {
+				r.RecordFailure(name, 0)
+			}
+			return func(n int) {
+				c := over(thousand.Lookups)
+				for range n {
+					name := c.next()
+					must(r.AllowRequest(name))
+					r.RecordFailure(name, time.Microsecond)
+				}
+			}
+		}},
+		{Name: "toolhealth/by-name/trip+probe+close", Keeps: "two calls, three transitions", New: func(*Teardown) func(int) {
+			r := NewRegistry(thousand.Registered, opensForNoTime)
+			return func(n int) {
+				c := over(thousand.Lookups)
+				for range n {
+					name := c.next()
+					must(r.AllowRequest(name))
+					r.RecordFailure(name, time.Microsecond) // opens
+					must(r.AllowRequest(name))              // the probe
+					r.RecordSuccess(name, time.Microsecond) // closes
+				}
+			}
+		}},
+		{Name: GateDone, Keeps: keepsPermit, New: func(*Teardown) func(int) {
+			g := &toolhealth.Gate{Registry: NewRegistry(thousand.Registered)}
+			return func(n int) { GateCalls(g, thousand.Lookups, n) }
+		}},
+		{Name: "toolhealth/gate/deferred-release", Keeps: keepsPermit, New: func(*Teardown) func(int) {
+			g := &toolhealth.Gate{Registry: NewRegistry(thousand.Registered)}
+			return func(n int) {
+				c := over(thousand.Lookups)
+				for range n {
+					must(deferred(g, bg, c.next()) == nil)
+				}
+			}
+		}},
+		{Name: "toolhealth/gate/one-tool", Keeps: keepsPermit, New: func(*Teardown) func(int) {
+			g := &toolhealth.Gate{Registry: NewRegistry(one)}
+			return func(n int) { GateCalls(g, one, n) }
+		}},
+		{Name: GateRefused, Keeps: "refusals; the error says why and how long", New: func(*Teardown) func(int) {
+			g := &toolhealth.Gate{Registry: OpenRegistry(thousand.Registered)}
+			return func(n int) {
+				c := over(thousand.Lookups)
+				for range n {
+					_, err := g.Allow(bg, c.next())
+					must(err != nil)
+				}
+			}
+		}},
+		{Name: GateFailure, Keeps: keepsPermit + ", kind", New: func(*Teardown) func(int) {
+			g := &toolhealth.Gate{Registry: NewRegistry(thousand.Registered, NeverOpens)}
+			return func(n int) {
+				c := over(thousand.Lookups)
+				for range n {
+					permit, err := g.Allow(bg, c.next())
+					must(err == nil)
+					permit.Done(bg, errBoom)
+				}
+			}
+		}},
+		{Name: "toolhealth/gate/probe-fails", Keeps: "one transition of two for each call", New: func(*Teardown) func(int) {
+			r := NewRegistry(thousand.Registered, opensForNoTime)
+			for _, name := range thousand.Registered {
+				r.RecordFailure(name, 0)
+			}
+			g := &toolhealth.Gate{Registry: r}
+			return func(n int) {
+				c := over(thousand.Lookups)
+				for range n {
+					permit, err := g.Allow(bg, c.next())
+					must(err == nil && permit.Probe())
+					permit.Done(bg, errBoom)
+				}
+			}
+		}},
+		{Name: "toolhealth/available/closed", New: func(*Teardown) func(int) {
+			r := NewRegistry(thousand.Registered)
+			return func(n int) {
+				c := over(thousand.Lookups)
+				for range n {
+					must(r.Available(c.next()))
+				}
+			}
+		}},
+		{Name: "toolhealth/available/open", New: func(*Teardown) func(int) {
+			r := OpenRegistry(thousand.Registered)
+			return func(n int) {
+				c := over(thousand.Lookups)
+				for range n {
+					must(!r.Available(c.next()))
+				}
+			}
+		}},
+		{Name: "toolhealth/health", New: func(*Teardown) func(int) {
+			r := NewRegistry(thousand.Registered)
+			return func(n int) {
+				c := over(thousand.Lookups)
+				for range n {
+					h, ok := r.Health(c.next())
+					must(ok && h.Available)
+				}
+			}
+		}},
+		{Name: "toolhealth/breaker-alone", Keeps: "streak", New: func(*Teardown) func(int) {
+			b, err := toolhealth.NewBreaker(toolhealth.DefaultBreakerConfig())
+			must(err == nil)
+			return func(n int) {
+				for range n {
+					must(b.AllowRequest())
+					b.RecordSuccess(time.Microsecond)
+				}
+			}
+		}},
+		{Name: "toolhealth/stats-alone", Keeps: "counts, latency, EWMA", New: func(*Teardown) func(int) {
+			s := toolhealth.NewStats()
+			return func(n int) {
+				for range n {
+					s.RecordSuccess(time.Microsecond)
+				}
+			}
+		}},
+	}
+	for _, size := range []struct {
+		name string
+		n    int
+	}{{"toolhealth/summary/10", 10}, {"toolhealth/summary/1000", 1000}, {Summary100k, 100_000}} {
+		cases = append(cases, Case{Name: size.name, Procs: 1, New: func(*Teardown) func(int) {
+			r := NewRegistry(NewNames(size.n).Registered)
+			return func(n int) {
+				for range n {
+					must(len(r.HealthSummary().Tools) == size.n)
+				}
+			}
+		}})
+	}
+	return cases
+}
+
+// Spread has k goroutines make n calls in all and waits for them. The body gets
+// the number of its goroutine and of its calls.
+func Spread(k, n int, body func(worker, n int)) {
+	var wg sync.WaitGroup
+	for worker := range k {
+		wg.Go(func() { body(worker, (n+worker)/k) })
+	}
+	wg.Wait()
+}
+
+// parallel are the cases of one and two goroutines. Their ns/op are of the wall
+// clock for all calls together: two goroutines that do not disturb each other
+// halve it.
+func parallel() []Case {
+	half := tools / 2
+	own := func(worker int) []string { return thousand.Lookups[worker*half : (worker+1)*half] }
+	one := func(int) []string { return thousand.Lookups[:1] }
+	gate := func(name string, k int, names func(int) []string) Case {
+		return Case{Name: name, Keeps: keepsPermit, Procs: 2, Workers: k, New: func(*Teardown) func(int) {
+			g := &toolhealth.Gate{Registry: NewRegistry(thousand.Registered)}
+			return func(n int) { Spread(k, n, func(w, n int) { GateCalls(g, names(w), n) }) }
+		}}
+	}
+	byName := func(name string, k int, names func(int) []string) Case {
+		return Case{Name: name, Keeps: keepsAll, Procs: 2, Workers: k, New: func(*Teardown) func(int) {
+			r := NewRegistry(thousand.Registered)
+			return func(n int) { Spread(k, n, func(w, n int) { ByNameCalls(r, names(w), n) }) }
+		}}
+	}
+	return []Case{
+		gate(GateOne, 1, own),
+		gate(GateSpread2, 2, own),
+		gate(GateHot1, 1, one),
+		gate(GateHot2, 2, one),
+		byName("toolhealth/parallel/by-name/1-goroutine", 1, own),
+		byName("toolhealth/parallel/by-name/2-goroutines-own-tools", 2, own),
+		byName("toolhealth/parallel/by-name/1-goroutine-1-tool", 1, one),
+		byName("toolhealth/parallel/by-name/2-goroutines-1-tool", 2, one),
+	}
+}

@@ -1,0 +1,250 @@
+package bench
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/afex/hystrix-go/hystrix"
+	bytedance "github.com/bytedance/gopkg/cloud/circuitbreaker"
+	eapache "github.com/eapache/go-resiliency/breaker"
+	"github.com/failsafe-go/failsafe-go"
+	failsafebreaker "github.com/failsafe-go/failsafe-go/circuitbreaker"
+	fortify "github.com/felixgeelhaar/fortify/circuitbreaker"
+	"github.com/go-kratos/aegis/circuitbreaker/sre"
+	rubyist "github.com/rubyist/circuitbreaker"
+	"github.com/sony/gobreaker/v2"
+	handy "github.com/streadway/handy/breaker"
+	gozero "github.com/zeromicro/go-zero/core/breaker"
+	"github.com/zeromicro/go-zero/core/logx"
+)
+
+// The names of the cases of peers that bars speak of.
+const (
+	PeerGobreaker        = "peer/gobreaker/execute"
+	PeerFailsafePermits  = "peer/failsafe-go/permits"
+	PeerFailsafeExecutor = "peer/failsafe-go/executor"
+)
+
+// What the peers protect: functions that capture nothing, so that what is
+// allocated is the peer's own.
+func ok() error                               { return nil }
+func fail() error                             { return errBoom }
+func okInt() (int, error)                     { return 1, nil }
+func failInt() (int, error)                   { return 0, errBoom }
+func okCtxInt(context.Context) (int, error)   { return 1, nil }
+func failCtxInt(context.Context) (int, error) { return 0, errBoom }
+
+// inSyncMap is how a user keys a breaker that has no registry: one each in a
+// sync.Map, and a type assertion after each lookup.
+func inSyncMap[B any](mk func(name string) B) *sync.Map {
+	var m sync.Map
+	for _, name := range thousand.Registered {
+		m.Store(name, mk(name))
+	}
+	return &m
+}
+
+// keyed is the case of a peer in a sync.Map. One indirect call is part of it.
+func keyed[B any](name, keeps string, mk func(name string) B, call func(B)) Case {
+	return Case{Name: name, Keeps: keeps, New: func(*Teardown) func(int) {
+		m := inSyncMap(mk)
+		return func(n int) {
+			c := over(thousand.Lookups)
+			for range n {
+				b, found := m.Load(c.next())
+				must(found)
+				call(b.(B))
+			}
+		}
+	}}
+}
+
+// own is the case of a peer that has a registry.
+func own(name, keeps string, last bool, mk func(t *Teardown) (call func(name string))) Case {
+	return Case{Name: name, Keeps: keeps, Last: last, New: func(t *Teardown) func(int) {
+		call := mk(t)
+		return func(n int) {
+			c := over(thousand.Lookups)
+			for range n {
+				call(c.next())
+			}
+		}
+	}}
+}
+
+func peers() []Case {
+	logx.Disable()
+	const counts = "counts, streak"
+
+	type goBreaker = *gobreaker.CircuitBreaker[int]
+	goBreakerWith := func(s gobreaker.Settings) func(string) goBreaker {
+		return func(name string) goBreaker {
+			s.Name = name
+			return gobreaker.NewCircuitBreaker[int](s)
+		}
+	}
+	type goTwoStep = *gobreaker.TwoStepCircuitBreaker[int]
+
+	type failsafeBreaker = failsafebreaker.CircuitBreaker[int]
+	type failsafeExecutor = failsafe.Executor[int]
+	failsafeWith := func(threshold uint) func(string) failsafeBreaker {
+		return func(string) failsafeBreaker {
+			return failsafebreaker.NewBuilder[int]().WithFailureThreshold(threshold).WithDelay(time.Hour).Build()
+		}
+	}
+
+	return []Case{
+		// sony/gobreaker: a mutex twice and two readings of the wall clock a call.
+		keyed(PeerGobreaker, counts+"; no latency, no registry", goBreakerWith(gobreaker.Settings{}), func(b goBreaker) {
+			_, err := b.Execute(okInt)
+			must(err == nil)
+		}),
+		keyed("peer/gobreaker/two-step", counts+"; no latency, no registry",
+			func(name string) goTwoStep {
+				return gobreaker.NewTwoStepCircuitBreaker[int](gobreaker.Settings{Name: name})
+			},
+			func(b goTwoStep) {
+				done, err := b.Allow()
+				must(err == nil)
+				done(nil)
+			}),
+		keyed("peer/gobreaker/failure", counts+"; no latency, no registry",
+			goBreakerWith(gobreaker.Settings{ReadyToTrip: func(gobreaker.Counts) bool { return false }}),
+			func(b goBreaker) {
+				_, err := b.Execute(failInt)
+				must(err == errBoom)
+			}),
+		keyed("peer/gobreaker/refused", "nothing of refusals", func(name string) goBreaker {
+			b := goBreakerWith(gobreaker.Settings{Timeout: time.Hour})(name)
+			for range 6 {
+				_, _ = b.Execute(failInt)
+			}
+			return b
+		}, func(b goBreaker) {
+			_, err := b.Execute(okInt)
+			must(err == gobreaker.ErrOpenState)
+		}),
+
+		// failsafe-go: permits are its quick way, an executor its usual one.
+		keyed(PeerFailsafePermits, "the last 3 results; no latency, no registry", failsafeWith(3), func(b failsafeBreaker) {
+			must(b.TryAcquirePermit())
+			b.RecordSuccess()
+		}),
+		keyed("peer/failsafe-go/permits-rate", "counts of 10 s; no latency, no registry", func(string) failsafeBreaker {
+			return failsafebreaker.NewBuilder[int]().WithFailureRateThreshold(0.5, 20, 10*time.Second).WithDelay(time.Hour).Build()
+		}, func(b failsafeBreaker) {
+			must(b.TryAcquirePermit())
+			b.RecordSuccess()
+		}),
+		keyed(PeerFailsafeExecutor, "the last 3 results; no latency, no registry", func(name string) failsafeExecutor {
+			return failsafe.With[int](failsafeWith(3)(name))
+		}, func(e failsafeExecutor) {
+			_, err := e.Get(okInt)
+			must(err == nil)
+		}),
+		keyed("peer/failsafe-go/permits/refused", "nothing of refusals", func(name string) failsafeBreaker {
+			b := failsafeWith(3)(name)
+			b.Open()
+			return b
+		}, func(b failsafeBreaker) { must(!b.TryAcquirePermit()) }),
+		keyed("peer/failsafe-go/executor/refused", "nothing of refusals", func(name string) failsafeExecutor {
+			b := failsafeWith(3)(name)
+			b.Open()
+			return failsafe.With[int](b)
+		}, func(e failsafeExecutor) {
+			_, err := e.Get(okInt)
+			must(err == failsafebreaker.ErrOpen)
+		}),
+
+		// eapache/go-resiliency: a success writes nothing.
+		keyed("peer/eapache/run", "nothing of successes; no latency, no registry", func(string) *eapache.Breaker {
+			return eapache.New(3, 1, time.Minute)
+		}, func(b *eapache.Breaker) { must(b.Run(ok) == nil) }),
+		keyed("peer/eapache/refused", "nothing of refusals", func(string) *eapache.Breaker {
+			b := eapache.New(3, 1, 100*time.Hour)
+			for range 3 {
+				_ = b.Run(fail)
+			}
+			return b
+		}, func(b *eapache.Breaker) { must(b.Run(ok) == eapache.ErrBreakerOpen) }),
+
+		keyed("peer/fortify/execute", counts+"; no latency, no registry", func(string) fortify.CircuitBreaker[int] {
+			return fortify.New[int](fortify.Config{})
+		}, func(b fortify.CircuitBreaker[int]) {
+			_, err := b.Execute(bg, okCtxInt)
+			must(err == nil)
+		}),
+		keyed("peer/fortify/refused", "nothing of refusals", func(string) fortify.CircuitBreaker[int] {
+			b := fortify.New[int](fortify.Config{Timeout: 100 * time.Hour})
+			for range 10 {
+				_, _ = b.Execute(bg, failCtxInt)
+			}
+			return b
+		}, func(b fortify.CircuitBreaker[int]) {
+			_, err := b.Execute(bg, okCtxInt)
+			must(err != nil)
+		}),
+
+		// kratos aegis: drops by ratio, as in Google's SRE book; it never opens.
+		keyed("peer/aegis/allow+mark", "counts of 3 s; no latency, no registry", func(string) *sre.Breaker {
+			return sre.NewBreaker().(*sre.Breaker)
+		}, func(b *sre.Breaker) {
+			must(b.Allow() == nil)
+			b.MarkSuccess()
+		}),
+
+		// streadway/handy has one goroutine for each breaker, and a ratio.
+		threads(keyed("peer/handy/allow+success", "ratio of 5 s; no registry", func(string) handy.Breaker {
+			return handy.NewBreaker(0.5)
+		}, func(b handy.Breaker) {
+			must(b.Allow())
+			b.Success(time.Microsecond)
+		})),
+
+		own("peer/rubyist/panel", "counts of 10 s, streak; no latency; registry", true, func(*Teardown) func(string) {
+			p := rubyist.NewPanel()
+			for _, name := range thousand.Registered {
+				p.Add(name, rubyist.NewConsecutiveBreaker(3))
+			}
+			return func(name string) {
+				b, found := p.Get(name)
+				must(found && b.Call(ok, 0) == nil)
+			}
+		}),
+		own("peer/bytedance/panel", "counts of 10 s, streak; no latency; registry", false, func(t *Teardown) func(string) {
+			p, err := bytedance.NewPanel(nil, bytedance.Options{
+				CoolingTimeout: time.Minute, DetectTimeout: time.Minute,
+				ShouldTrip: bytedance.ConsecutiveTripFunc(math.MaxInt32),
+			})
+			must(err == nil)
+			t.Add(p.Close)
+			return func(name string) {
+				must(p.IsAllowed(name))
+				p.Succeed(name)
+			}
+		}),
+		own("peer/go-zero/do", "counts of 10 s, last errors; no latency; registry", true, func(*Teardown) func(string) {
+			for _, name := range thousand.Registered {
+				gozero.GetBreaker(name)
+			}
+			return func(name string) { must(gozero.Do(name, ok) == nil) }
+		}),
+		// hystrix-go takes a ticket back from another goroutine after Do returned,
+		// so a tight loop may find none left: a refusal is not an error here.
+		threads(own("peer/hystrix-go/do", "counts, latency percentiles of 10 s; registry", true, func(*Teardown) func(string) {
+			for _, name := range thousand.Registered {
+				hystrix.ConfigureCommand(name, hystrix.CommandConfig{MaxConcurrentRequests: 1000})
+				must(hystrix.Do(name, ok, nil) == nil) // makes the circuit
+			}
+			return func(name string) { _ = hystrix.Do(name, ok, nil) }
+		})),
+	}
+}
+
+// threads is a case with goroutines of its own, which the loop waits for.
+func threads(c Case) Case {
+	c.Workers, c.Last = 1, true
+	return c
+}

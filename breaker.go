@@ -222,6 +222,14 @@ func (s *snapshot) admission(now int64) (reason StopReason, wait int64) {
 	return StopCircuitOpen, s.until - now
 }
 
+// refuses reports whether a caller is refused at now and the snapshot stays as it
+// is. The first refusal after a lease has run out is not of this kind: it makes
+// the expiry known to hooks.
+func (s *snapshot) refuses(now int64) bool {
+	reason, _ := s.admission(now)
+	return reason != StopNone && !s.expired(max(now, s.since))
+}
+
 // hint is the wait that is named where nobody knows one.
 func (p *params) hint() int64 {
 	if p.recovery > 0 {

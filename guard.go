@@ -227,17 +227,10 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 	if r.inert() {
 		return Permit{gate: g, tool: tool}, nil
 	}
-	now := r.now()
-	if n := r.table.Get(tool); n != nil {
-		e := &n.Value
-		e.stats.admitted.Add(1)
-		if s := e.snap.Load(); s.plain() {
-			e.touch()
-			e.stats.endRefusals()
-			return Permit{admission: admission{node: n, epoch: s.epoch, start: now}, gate: g, tool: n.Name()}, nil
-		}
-		e.stats.settled.Add(1) // not this way
+	if n, epoch := r.enterHealthy(tool); n != nil {
+		return Permit{admission: admission{node: n, epoch: epoch, start: r.now()}, gate: g, tool: n.Name()}, nil
 	}
+	now := r.now()
 	n, a := r.admit(tool, now, 0, true)
 	if a.reason == StopNone {
 		return newPermit(g, tool, n, a, now), nil

@@ -124,15 +124,24 @@ func (r *Registry) inert() bool { return r == nil || r.conf.Load() == nil }
 //
 // For a healthy tool it costs one lookup and reads no clock.
 func (r *Registry) AllowRequest(tool string) bool {
-	if r.inert() {
+	if r == nil {
 		return true
 	}
 	if n := r.table.Get(tool); n != nil {
-		if n.Value.snap.Load().plain() {
-			n.Value.touch()
-			n.Value.stats.endRefusals()
+		e := &n.Value
+		s := e.snap.Load()
+		if s.plain() {
+			e.touch()
+			e.stats.endRefusals()
 			return true
 		}
+		if now := r.now(); s.refuses(now) {
+			e.stats.refused.Add(1)
+			return false
+		}
+	}
+	if r.inert() {
+		return true
 	}
 	_, a := r.admit(tool, r.now(), 0, false)
 	return a.reason == StopNone
@@ -180,8 +189,26 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 	}
 }
 
-// tryAdmit asks the machine. A refusal changes nothing and needs no step, except
-// the first one after a lease has run out, which makes that known to hooks.
+// enterHealthy is admit with a permit for a tool that refuses nobody, which is to
+// say nearly always. It returns nil if that is not so; then nothing happened.
+func (r *Registry) enterHealthy(tool string) (*node, uint64) {
+	n := r.table.Get(tool)
+	if n == nil || !n.Value.snap.Load().plain() {
+		return nil, 0
+	}
+	e := &n.Value
+	e.stats.admitted.Add(1) // before the snapshot counts: see evict
+	s := e.snap.Load()
+	if !s.plain() {
+		e.stats.settled.Add(1)
+		return nil, 0
+	}
+	e.touch()
+	e.stats.endRefusals()
+	return n, s.epoch
+}
+
+// tryAdmit asks the machine. A refusal needs no step.
 func (e *entry) tryAdmit(now, leaseFloor int64) (answer, bool) {
 	s := e.snap.Load()
 	if s.gone {
@@ -190,8 +217,10 @@ func (e *entry) tryAdmit(now, leaseFloor int64) (answer, bool) {
 	if s.plain() {
 		return answer{epoch: s.epoch}, true
 	}
-	if reason, wait := s.admission(now); reason != StopNone && !s.expired(now) {
-		return answer{reason: reason, wait: wait}, true
+	if s.refuses(now) {
+		var a answer
+		a.reason, a.wait = s.admission(now)
+		return a, true
 	}
 	return e.apply(event{op: opAdmit, leaseFloor: leaseFloor}, now)
 }
@@ -230,7 +259,7 @@ func (r *Registry) known(tool string) bool {
 // is taken for a call of the current epoch, and for the probe's verdict if one is
 // out. A negative duration counts as 0.
 func (r *Registry) RecordSuccess(tool string, took time.Duration) {
-	if r.inert() {
+	if r == nil {
 		return
 	}
 	if n := r.table.Get(tool); n != nil {
@@ -242,7 +271,7 @@ func (r *Registry) RecordSuccess(tool string, took time.Duration) {
 			}
 		}
 	}
-	r.record(tool, Verdict{}, int64(took))
+	r.Record(tool, Verdict{}, took)
 }
 
 // RecordFailure says that a call of the tool failed and how long it took: a

@@ -46,10 +46,12 @@ type Registry struct {
 	// code of a user runs under it.
 	mu  sync.Mutex
 	own map[string]*params // by Register with a config; under mu
-	// queue holds the candidates for eviction, the next one first; see makeRoom.
-	// thaw is when the first parked entry stops being throttled. Both under mu.
+	// queue holds the candidates for eviction, the next one first, see makeRoom;
+	// under mu.
 	queue list.List
-	thaw  int64
+	// thaw is when the first parked entry stops being throttled, 0 if none is.
+	// Written under mu, read by calls.
+	thaw atomic.Int64
 }
 
 type node = nametable.Node[entry]
@@ -435,19 +437,26 @@ func (r *Registry) park(n *node, now int64) {
 	// before it was set.
 	if e.evictable(now) {
 		r.enqueue(n)
-	} else if s := e.snap.Load(); s.state == StateClosed && s.until > now && (r.thaw == 0 || s.until < r.thaw) {
-		r.thaw = s.until // time will end this one's throttle, no call has to
+	} else if until, first := r.thawsFirst(e, now); first {
+		r.thaw.Store(until)
 	}
+}
+
+// thawsFirst reports whether e is throttled and the first to stop being so: time
+// will end it, no call has to.
+func (r *Registry) thawsFirst(e *entry, now int64) (until int64, first bool) {
+	s, thaw := e.snap.Load(), r.thaw.Load()
+	return s.until, s.state == StateClosed && s.until > now && (thaw == 0 || s.until < thaw)
 }
 
 // unparkThrottled puts back what was parked for a throttle that is over. It looks
 // at every entry, once for each throttle that ends while the registry is full.
 // The caller holds mu.
 func (r *Registry) unparkThrottled(now int64) {
-	if r.thaw == 0 || now < r.thaw {
+	if thaw := r.thaw.Load(); thaw == 0 || now < thaw {
 		return
 	}
-	r.thaw = 0
+	r.thaw.Store(0)
 	for n := range r.table.All() {
 		if n.Value.parked.Load() {
 			r.park(n, now)
@@ -479,15 +488,21 @@ func (e *entry) evict(now int64) bool {
 // goneUnder returns the last snapshot of an entry.
 func goneUnder(p *params) *snapshot { return &snapshot{cfg: p, gone: true} }
 
-// unpark puts an entry that may be evicted again back into the queue.
+// unpark puts an entry that may be evicted again back into the queue. One that
+// was parked for something else and is now throttled will come back in time.
 func (r *Registry) unpark(n *node) {
-	if !n.Value.parked.Load() || !n.Value.evictable(r.now()) {
+	e := &n.Value
+	if !e.parked.Load() {
+		return
+	}
+	now := r.now()
+	if _, first := r.thawsFirst(e, now); !first && !e.evictable(now) {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n.Value.parked.Load() {
-		r.enqueue(n)
+	if e.parked.Load() {
+		r.park(n, now)
 	}
 }
 

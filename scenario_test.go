@@ -527,3 +527,22 @@ func TestAScenarioMovesVirtualTimeOnly(t *testing.T) {
 		"advance 1s", "available t -> true", "at 1000h", "allow t -> probe"))
 	assert.Less(t, time.Since(began), 10*time.Second)
 }
+
+func TestEveryScenarioOfOursTellsItsPointAndChecksSomething(t *testing.T) {
+	files, err := scenarioFiles(scenarioFolder)
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.True(t, strings.HasPrefix(string(text), "# "), "%s must begin with a comment", file)
+		s, err := parseScenario(file, text)
+		require.NoError(t, err)
+		checks := 0
+		for _, step := range s.steps {
+			if step.expects {
+				checks++
+			}
+		}
+		assert.Positive(t, checks, "%s expects nothing", file)
+	}
+}

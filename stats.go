@@ -163,12 +163,8 @@ func (s *Stats) refusedInRow() uint64 {
 	return s.refused.Load() - before
 }
 
-// endRefusals notes that a call was admitted.
-func (s *Stats) endRefusals() {
-	if n := s.refused.Load(); n != s.refusedBefore.Load() {
-		s.refusedBefore.Store(n)
-	}
-}
+// endRefusals notes that a call was admitted after some were refused.
+func (s *Stats) endRefusals() { s.refusedBefore.Store(s.refused.Load()) }
 
 // Counts are the figures of one [Stats] at one moment.
 type Counts struct {

@@ -1,0 +1,267 @@
+package toolhealth
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// configProblems returns the errors that a Validate has joined.
+func configProblems(t *testing.T, err error) []ConfigError {
+	t.Helper()
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	require.True(t, ok, "%T", err)
+	var all []ConfigError
+	for _, e := range joined.Unwrap() {
+		var c *ConfigError
+		require.ErrorAs(t, e, &c)
+		all = append(all, *c)
+	}
+	return all
+}
+
+func TestTheDefaultsAreThese(t *testing.T) {
+	assert.Equal(t, BreakerConfig{
+		FailureThreshold: 3, RecoveryDuration: 30 * time.Second, ProbeTimeout: 30 * time.Second,
+		MaxOpenDuration: 10 * time.Minute, RecoveryGrowth: 1, RecoveryJitter: 0, ProbeSuccesses: 1,
+		SlowCallDuration: 0, TripScore: 0, TripMinCalls: 10,
+	}, DefaultBreakerConfig())
+	assert.Equal(t, Config{Breaker: DefaultBreakerConfig(), MaxTools: 10000}, DefaultConfig())
+	assert.NoError(t, DefaultConfig().Validate())
+	assert.NoError(t, DefaultBreakerConfig().Validate())
+	assert.Equal(t, DefaultConfig(), NewRegistry().Config())
+	assert.NoError(t, Config{}.Validate())
+	assert.NoError(t, BreakerConfig{}.Validate())
+}
+
+func TestEveryFieldOfABreakerConfigIsChecked(t *testing.T) {
+	const years = "between 0s and 87600h0m0s"
+	for _, c := range []struct {
+		field  string
+		change func(*BreakerConfig)
+		value  string // "" if it is allowed
+		right  string
+	}{
+		{"failure_threshold", func(c *BreakerConfig) { c.FailureThreshold = -1 }, "-1", "0 or more"},
+		{"failure_threshold", func(c *BreakerConfig) { c.FailureThreshold = 1 }, "", ""},
+		{"failure_threshold", func(c *BreakerConfig) { c.FailureThreshold = math.MaxInt }, "", ""},
+		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = -1 }, "-1ns", years},
+		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = 0 }, "0s", "more than 0s unless failure_threshold is 0"},
+		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration, c.FailureThreshold = 0, 0 }, "", ""},
+		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = 1 }, "", ""},
+		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = 10*time.Minute + 1 }, "10m0.000000001s", "at most max_open_duration, which is 10m0s"},
+		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = 10 * time.Minute }, "", ""},
+		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration, c.MaxOpenDuration = 87600*time.Hour, 0 }, "", ""},
+		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration, c.MaxOpenDuration = 87600*time.Hour+1, 0 }, "87600h0m0.000000001s", years},
+		{"probe_timeout", func(c *BreakerConfig) { c.ProbeTimeout = -time.Second }, "-1s", years},
+		{"probe_timeout", func(c *BreakerConfig) { c.ProbeTimeout = 0 }, "", ""},
+		{"probe_timeout", func(c *BreakerConfig) { c.ProbeTimeout = math.MaxInt64 }, "2562047h47m16.854775807s", years},
+		{"max_open_duration", func(c *BreakerConfig) { c.MaxOpenDuration = -time.Second }, "-1s", years},
+		{"max_open_duration", func(c *BreakerConfig) { c.MaxOpenDuration = 0 }, "", ""},
+		{"max_open_duration", func(c *BreakerConfig) { c.MaxOpenDuration = math.MaxInt64 }, "2562047h47m16.854775807s", years},
+		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = -2 }, "-2", "0, or between 1 and 1000"},
+		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = 0 }, "", ""},
+		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = 0.99 }, "0.99", "0, or between 1 and 1000"},
+		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = 1000 }, "", ""},
+		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = 1000.5 }, "1000.5", "0, or between 1 and 1000"},
+		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = math.NaN() }, "NaN", "0, or between 1 and 1000"},
+		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = math.Inf(1) }, "+Inf", "0, or between 1 and 1000"},
+		{"recovery_jitter", func(c *BreakerConfig) { c.RecoveryJitter = -0.1 }, "-0.1", "between 0 and 1"},
+		{"recovery_jitter", func(c *BreakerConfig) { c.RecoveryJitter = 1 }, "", ""},
+		{"recovery_jitter", func(c *BreakerConfig) { c.RecoveryJitter = 1.01 }, "1.01", "between 0 and 1"},
+		{"recovery_jitter", func(c *BreakerConfig) { c.RecoveryJitter = math.NaN() }, "NaN", "between 0 and 1"},
+		{"recovery_jitter", func(c *BreakerConfig) { c.RecoveryJitter = math.Inf(-1) }, "-Inf", "between 0 and 1"},
+		{"probe_successes", func(c *BreakerConfig) { c.ProbeSuccesses = -1 }, "-1", "0 or more"},
+		{"probe_successes", func(c *BreakerConfig) { c.ProbeSuccesses = 0 }, "", ""},
+		{"slow_call_duration", func(c *BreakerConfig) { c.SlowCallDuration = -1 }, "-1ns", years},
+		{"slow_call_duration", func(c *BreakerConfig) { c.SlowCallDuration = 87600 * time.Hour }, "", ""},
+		{"slow_call_duration", func(c *BreakerConfig) { c.SlowCallDuration = 87601 * time.Hour }, "87601h0m0s", years},
+		{"trip_score", func(c *BreakerConfig) { c.TripScore = -1e-9 }, "-1e-09", "between 0 and 1"},
+		{"trip_score", func(c *BreakerConfig) { c.TripScore = 1 }, "", ""},
+		{"trip_score", func(c *BreakerConfig) { c.TripScore = 80 }, "80", "between 0 and 1"},
+		{"trip_score", func(c *BreakerConfig) { c.TripScore = math.NaN() }, "NaN", "between 0 and 1"},
+		{"trip_min_calls", func(c *BreakerConfig) { c.TripMinCalls = -10 }, "-10", "0 or more"},
+		{"trip_min_calls", func(c *BreakerConfig) { c.TripMinCalls = 0 }, "", ""},
+	} {
+		config := DefaultBreakerConfig()
+		c.change(&config)
+		got := configProblems(t, config.Validate())
+		_, err := NewBreaker(config)
+		if c.value == "" {
+			assert.Empty(t, got, c.field)
+			assert.NoError(t, err)
+			continue
+		}
+		assert.Equal(t, []ConfigError{{Field: c.field, Value: c.value, Allowed: c.right}}, got)
+		assert.Equal(t, config.Validate().Error(), err.Error())
+		assert.Equal(t, "toolhealth: config: "+c.field+" is "+c.value+", must be "+c.right, err.Error())
+	}
+}
+
+func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
+	bad := BreakerConfig{
+		FailureThreshold: -1, RecoveryDuration: -1, ProbeTimeout: -1, MaxOpenDuration: -1, RecoveryGrowth: -1,
+		RecoveryJitter: -1, ProbeSuccesses: -1, SlowCallDuration: -1, TripScore: -1, TripMinCalls: -1,
+	}
+	c := Config{
+		Breaker:  bad,
+		Tools:    map[string]BreakerConfig{"b": bad, "a": {FailureThreshold: 1}, "": {}},
+		MaxTools: -1,
+	}
+	fields := []string{
+		"failure_threshold", "recovery_duration", "probe_timeout", "max_open_duration", "recovery_growth",
+		"recovery_jitter", "probe_successes", "slow_call_duration", "trip_score", "trip_min_calls",
+	}
+	var want, got []string
+	for _, f := range fields {
+		want = append(want, "breaker."+f)
+	}
+	want = append(want, "tools", `tools["a"].recovery_duration`)
+	for _, f := range fields {
+		want = append(want, `tools["b"].`+f)
+	}
+	want = append(want, "max_tools")
+	for _, p := range configProblems(t, c.Validate()) {
+		got = append(got, p.Field)
+	}
+	assert.Equal(t, want, got)
+	r, err := NewRegistryWithConfig(c)
+	assert.Nil(t, r)
+	assert.Equal(t, c.Validate(), err)
+	assert.Equal(t, c.Validate(), NewRegistry().SetConfig(c))
+}
+
+func TestMaxToolsAndNamesOfToolsAreChecked(t *testing.T) {
+	assert.NoError(t, Config{MaxTools: 1 << 24}.Validate())
+	assert.EqualError(t, Config{MaxTools: 1<<24 + 1}.Validate(),
+		"toolhealth: config: max_tools is 16777217, must be between 0 and 16777216")
+	assert.EqualError(t, Config{Tools: map[string]BreakerConfig{"": {}}}.Validate(),
+		`toolhealth: config: tools is the key "", must be a name that is not empty`)
+	long := strings.Repeat("x", 1<<20)
+	err := Config{Tools: map[string]BreakerConfig{long + "\x1b[31m": {TripMinCalls: -1}}}.Validate()
+	assert.Less(t, len(err.Error()), 300, "a long name is cut")
+	err = Config{Tools: map[string]BreakerConfig{"\x1b[31m": {TripMinCalls: -1}}}.Validate()
+	assert.NotContains(t, err.Error(), "\x1b")
+}
+
+func TestAConfigIsCopiedOnTheWayInAndOut(t *testing.T) {
+	own := DefaultBreakerConfig()
+	own.FailureThreshold = 1
+	c := Config{Breaker: DefaultBreakerConfig(), Tools: map[string]BreakerConfig{"a": own}}
+	r, err := NewRegistryWithConfig(c)
+	require.NoError(t, err)
+	delete(c.Tools, "a")
+	got := r.Config()
+	assert.Equal(t, map[string]BreakerConfig{"a": own}, got.Tools)
+	assert.Equal(t, 10000, got.MaxTools, "0 means the default")
+	got.Tools["b"] = own
+	assert.Len(t, r.Config().Tools, 1)
+}
+
+func TestAConfigGoesThroughJSONAndBack(t *testing.T) {
+	c := Config{
+		Breaker: BreakerConfig{
+			FailureThreshold: 4, RecoveryDuration: 90 * time.Second, ProbeTimeout: 1500 * time.Millisecond,
+			MaxOpenDuration: time.Hour, RecoveryGrowth: 2.5, RecoveryJitter: 0.25, ProbeSuccesses: 2,
+			SlowCallDuration: 7, TripScore: 0.4, TripMinCalls: 12,
+		},
+		Tools:    map[string]BreakerConfig{"a": {FailureThreshold: 9}, "b": {TripMinCalls: 1}},
+		MaxTools: 77, RegisteredOnly: true,
+	}
+	const breaker = `{"failure_threshold":4,"recovery_duration":"1m30s","probe_timeout":"1.5s","max_open_duration":"1h0m0s",` +
+		`"recovery_growth":2.5,"recovery_jitter":0.25,"probe_successes":2,"slow_call_duration":"7ns","trip_score":0.4,"trip_min_calls":12}`
+	text, err := json.Marshal(c.Breaker)
+	require.NoError(t, err)
+	assert.Equal(t, breaker, string(text))
+	text, err = json.Marshal(c)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `{"breaker":`+breaker+`,"tools":{"a":{`)
+	assert.Contains(t, string(text), `,"max_tools":77,"registered_only":true}`)
+	var back Config
+	require.NoError(t, json.Unmarshal(text, &back))
+	assert.Equal(t, c, back)
+	text, err = json.Marshal(Config{})
+	require.NoError(t, err)
+	assert.NotContains(t, string(text), "tools\":{", "no tools, no key")
+}
+
+func TestAnAbsentKeyKeepsWhatIsThere(t *testing.T) {
+	var c Config
+	require.NoError(t, json.Unmarshal([]byte(`{}`), &c))
+	assert.Equal(t, DefaultConfig(), c, "a zero receiver starts from the defaults")
+
+	c = Config{}
+	require.NoError(t, json.Unmarshal([]byte(`{"breaker":{"failure_threshold":5},"tools":{"a":{"probe_timeout":"1s"},"b":{}}}`), &c))
+	want := DefaultConfig()
+	want.Breaker.FailureThreshold = 5
+	a := want.Breaker
+	a.ProbeTimeout = time.Second
+	want.Tools = map[string]BreakerConfig{"a": a, "b": want.Breaker}
+	assert.Equal(t, want, c, "an override names only what differs from breaker")
+
+	require.NoError(t, json.Unmarshal([]byte(`{"registered_only":true}`), &c))
+	want.RegisteredOnly = true
+	assert.Equal(t, want, c, "a receiver that is set keeps its values, the tools too")
+	require.NoError(t, json.Unmarshal([]byte(`{"tools":{"c":{}},"max_tools":3}`), &c))
+	want.MaxTools, want.Tools = 3, map[string]BreakerConfig{"c": want.Breaker}
+	assert.Equal(t, want, c, "tools replaces them all")
+
+	for _, set := range []Config{
+		{MaxTools: 7}, {RegisteredOnly: true}, {Breaker: BreakerConfig{TripMinCalls: 1}}, {Tools: map[string]BreakerConfig{}},
+	} {
+		got := set
+		require.NoError(t, json.Unmarshal([]byte(`{"breaker":null,"tools":null,"max_tools":null}`), &got))
+		assert.Equal(t, set, got, "a receiver that is not zero has no defaults put in")
+	}
+	b := BreakerConfig{TripMinCalls: 4}
+	require.NoError(t, json.Unmarshal([]byte(`{"failure_threshold":1}`), &b))
+	assert.Equal(t, BreakerConfig{FailureThreshold: 1, TripMinCalls: 4}, b)
+}
+
+func TestAnOverrideInheritsFromABreakerThatStandsAfterIt(t *testing.T) {
+	var c Config
+	require.NoError(t, json.Unmarshal([]byte(`{"tools":{"a":{}},"breaker":{"failure_threshold":8}}`), &c))
+	assert.Equal(t, 8, c.Tools["a"].FailureThreshold)
+}
+
+func TestWrongJSONIsAnErrorAndChangesNothing(t *testing.T) {
+	for text, says := range map[string]string{
+		`{"breaker":{"failure_treshold":1}}`:         `unknown field "failure_treshold"`,
+		`{"braker":{}}`:                              `unknown field "braker"`,
+		`{"max_tools":1,"tools":{"x":{"y":1}}}`:      `tools["x"]: toolhealth: config: json: unknown field "y"`,
+		`{"max_tools":1,"tools":{"x":[]}}`:           `tools["x"]: `,
+		`{"breaker":{"probe_timeout":30}}`:           `number`,
+		`{"breaker":{"probe_timeout":"30"}}`:         `a duration must be a text such as "30s"`,
+		`{"breaker":{"recovery_duration":"soon"}}`:   `a duration must be a text such as "30s"`,
+		`{"registered_only":true,"max_tools":"ten"}`: `max_tools`,
+		`[]`: `toolhealth: config: `,
+		`{"registered_only":true,"breaker":{"trip_score":"high"}}`: `trip_score`,
+	} {
+		c := Config{MaxTools: 5, Tools: map[string]BreakerConfig{"keep": {}}, Breaker: BreakerConfig{TripMinCalls: 3}}
+		err := c.UnmarshalJSON([]byte(text))
+		assert.ErrorContains(t, err, says, text)
+		assert.ErrorContains(t, json.Unmarshal([]byte(text), &c), says, text)
+		assert.Equal(t, Config{MaxTools: 5, Tools: map[string]BreakerConfig{"keep": {}}, Breaker: BreakerConfig{TripMinCalls: 3}}, c, text)
+	}
+	b := BreakerConfig{TripMinCalls: 3}
+	assert.Error(t, json.Unmarshal([]byte(`{"failure_threshold":1,"trip_score":"x"}`), &b))
+	assert.Equal(t, BreakerConfig{TripMinCalls: 3}, b)
+}
+
+func TestJSONIsNotValidatedUntilItIsUsed(t *testing.T) {
+	var c Config
+	require.NoError(t, json.Unmarshal([]byte(`{"breaker":{"failure_threshold":-1}}`), &c))
+	_, err := NewRegistryWithConfig(c)
+	var problem *ConfigError
+	require.True(t, errors.As(err, &problem))
+	assert.Equal(t, "breaker.failure_threshold", problem.Field)
+}

@@ -1,0 +1,258 @@
+package toolhealth
+
+import (
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheEWMAIsTheseIntegers(t *testing.T) {
+	s := NewStats()
+	assert.Equal(t, int64(1_000_000), s.ewma())
+	s.RecordSuccess(0)
+	assert.Equal(t, int64(1_000_000), s.ewma())
+	s.RecordFailure(KindTimeout, 0)
+	assert.Equal(t, int64(700_000), s.ewma())
+	s.RecordFailure(KindTimeout, 0)
+	assert.Equal(t, int64(490_000), s.ewma())
+	s.RecordSuccess(0)
+	assert.Equal(t, int64(643_000), s.ewma())
+	assert.Equal(t, 0.643, s.Read().EWMA)
+	for range 200 {
+		s.RecordFailure(KindTimeout, 0)
+	}
+	assert.Equal(t, int64(0), s.ewma(), "it reaches the bottom")
+	for range 200 {
+		s.RecordSuccess(0)
+	}
+	assert.Equal(t, int64(999_997), s.ewma(), "integer division keeps it from the very top")
+}
+
+func TestTheScoreIsThreeTenthsRateAndSevenTenthsEWMA(t *testing.T) {
+	s := NewStats()
+	c := s.Read()
+	assert.Equal(t, Counts{EWMA: 1}, c)
+	assert.Equal(t, 1.0, c.SuccessRate(), "no calls are no bad news")
+	assert.Equal(t, 1.0, c.Score())
+	for range 3 {
+		s.RecordSuccess(0)
+	}
+	s.RecordFailure(KindTimeout, 0)
+	c = s.Read()
+	assert.Equal(t, 0.75, c.SuccessRate())
+	assert.InDelta(t, 0.3*0.75+0.7*0.7, c.Score(), 1e-12)
+	assert.Equal(t, uint64(4), c.TotalCalls())
+}
+
+func TestDurationsAreMeasuredOverEveryCallAndOverSuccesses(t *testing.T) {
+	s := NewStats()
+	s.RecordSuccess(10 * time.Millisecond)
+	s.RecordSuccess(20 * time.Millisecond)
+	s.RecordFailure(KindTimeout, 90*time.Millisecond)
+	c := s.Read()
+	assert.Equal(t, 40*time.Millisecond, c.Average, "a timeout is tail latency")
+	assert.Equal(t, 15*time.Millisecond, c.AverageSuccess)
+	assert.Equal(t, 90*time.Millisecond, c.Max)
+	s.RecordSuccess(100 * time.Millisecond)
+	assert.Equal(t, 100*time.Millisecond, s.Read().Max)
+
+	bad := NewStats()
+	bad.RecordFailure(KindTimeout, time.Second)
+	assert.Equal(t, time.Duration(0), bad.Read().AverageSuccess)
+	assert.Equal(t, time.Second, bad.Read().Average)
+}
+
+func TestANegativeDurationCountsAsZero(t *testing.T) {
+	s := NewStats()
+	s.RecordSuccess(-time.Hour)
+	s.RecordFailure(KindTimeout, math.MinInt64)
+	assert.Equal(t, time.Duration(0), s.Read().Average)
+	assert.Equal(t, time.Duration(0), s.Read().Max)
+	assert.Equal(t, uint64(2), s.Read().TotalCalls())
+	s.RecordSuccess(3)
+	assert.Equal(t, time.Duration(1), s.Read().Average)
+}
+
+func TestASumOfDurationsSaturates(t *testing.T) {
+	s := NewStats()
+	s.RecordSuccess(math.MaxInt64)
+	assert.Equal(t, time.Duration(math.MaxInt64), s.Read().Average)
+	s.RecordSuccess(1)
+	c := s.Read()
+	assert.Equal(t, int64(math.MaxInt64), s.sumOK.Load())
+	assert.Equal(t, time.Duration(math.MaxInt64/2), c.Average)
+	assert.Equal(t, time.Duration(math.MaxInt64/2), c.AverageSuccess)
+	s.RecordFailure(KindTimeout, math.MaxInt64)
+	assert.Equal(t, time.Duration(math.MaxInt64/3), s.Read().Average, "the sum of both sums saturates too")
+	s.RecordFailure(KindTimeout, math.MaxInt64)
+	assert.Equal(t, int64(math.MaxInt64), s.sumBad.Load())
+
+	// A reader between the overflow and its repair.
+	var torn Stats
+	torn.nameOK.Store(2)
+	torn.sumOK.Store(math.MinInt64)
+	assert.Equal(t, time.Duration(math.MaxInt64/2), torn.Read().AverageSuccess)
+	assert.Equal(t, time.Duration(math.MaxInt64/2), torn.Read().Average)
+}
+
+func TestCountersSaturateInTheirSums(t *testing.T) {
+	var s Stats
+	s.permitOK.Store(math.MaxUint64)
+	s.nameOK.Store(5)
+	assert.Equal(t, uint64(math.MaxUint64), s.Read().Successes)
+	assert.Equal(t, uint64(math.MaxUint64), s.ended())
+	assert.Equal(t, uint64(math.MaxUint64), Counts{Successes: math.MaxUint64, Failures: 1}.TotalCalls())
+	assert.Equal(t, uint64(math.MaxUint64), saturatingSum(math.MaxUint64-1, 1))
+	assert.Equal(t, uint64(math.MaxUint64), saturatingSum(2, math.MaxUint64-1))
+	assert.Equal(t, int64(math.MaxInt64), saturatingAdd(math.MaxInt64-1, 1))
+	assert.Equal(t, int64(math.MaxInt64), saturatingAdd(math.MaxInt64-1, 2))
+	assert.Equal(t, int64(math.MaxInt64-1), saturatingAdd(math.MaxInt64-2, 1))
+}
+
+func TestFailuresAreCountedByKind(t *testing.T) {
+	s := NewStats()
+	assert.Nil(t, s.Read().ByKind)
+	for k := range numKinds {
+		for range int(k) + 1 {
+			s.RecordFailure(k, 0)
+		}
+	}
+	s.RecordFailure(numKinds, 0)
+	s.RecordFailure(255, 0)
+	c := s.Read()
+	want := map[Kind]uint64{}
+	for k := KindTimeout; k < KindUnknown; k++ {
+		want[k] = uint64(k) + 1
+	}
+	want[KindUnknown] = uint64(KindUnknown) + 1 + 1 + 2 // its own, none and the two that are no kinds
+	assert.Equal(t, want, c.ByKind)
+	sum := uint64(0)
+	for _, n := range want {
+		sum += n
+	}
+	assert.Equal(t, sum, c.Failures)
+	assert.Equal(t, sum, s.ended())
+	s.RecordSuccess(0)
+	assert.Equal(t, sum+1, s.ended())
+}
+
+func TestCallsWithoutAnOutcomeOfTheirOwnTouchNothingElse(t *testing.T) {
+	s := NewStats()
+	s.RecordRejected()
+	s.RecordThrottled()
+	s.RecordThrottled()
+	for range 3 {
+		s.RecordNeutral()
+	}
+	for range 4 {
+		s.RecordRefused()
+	}
+	assert.Equal(t, Counts{Rejected: 1, Throttled: 2, Neutral: 3, Refused: 4, EWMA: 1}, s.Read())
+	assert.Zero(t, s.ended())
+}
+
+func TestRefusalsInARowEndWithAnAdmission(t *testing.T) {
+	var s Stats
+	s.RecordRefused()
+	s.RecordRefused()
+	assert.Equal(t, uint64(2), s.refusedInRow())
+	s.endRefusals()
+	assert.Equal(t, uint64(0), s.refusedInRow())
+	s.RecordRefused()
+	assert.Equal(t, uint64(1), s.refusedInRow())
+	assert.Equal(t, uint64(3), s.Read().Refused)
+}
+
+func TestPermitsThatAreOutAreAdmittedMinusSettled(t *testing.T) {
+	var s Stats
+	assert.False(t, s.inUse())
+	s.admitted.Add(3)
+	assert.Equal(t, uint64(3), s.inFlight())
+	s.permitOK.Add(1)
+	s.settled.Add(1)
+	assert.Equal(t, uint64(1), s.inFlight())
+	assert.True(t, s.inUse())
+	s.nameOK.Add(1) // no permit
+	assert.True(t, s.inUse())
+	s.settled.Add(1)
+	assert.False(t, s.inUse())
+}
+
+func TestOutcomesGoToTheirOwnCounters(t *testing.T) {
+	var s Stats
+	for outcome, times := range map[Outcome]int{
+		OutcomeSuccess: 1, OutcomeFailure: 2, OutcomeRejected: 3, OutcomeThrottled: 4, OutcomeNeutral: 5,
+	} {
+		for range times {
+			s.outcome(&s.permitOK, Verdict{Outcome: outcome, Kind: KindServerError}, int64(time.Second))
+		}
+	}
+	s.outcome(&s.permitOK, Verdict{Outcome: 99}, 0) // no outcome is no evidence
+	c := s.Read()
+	assert.Equal(t, uint64(1), s.permitOK.Load())
+	assert.Equal(t, uint64(1), c.Successes)
+	assert.Equal(t, map[Kind]uint64{KindServerError: 2}, c.ByKind)
+	assert.Equal(t, [3]uint64{3, 4, 6}, [3]uint64{c.Rejected, c.Throttled, c.Neutral})
+	assert.Equal(t, time.Second, c.Average)
+}
+
+// Readers run while writers do: whatever a reader sees has to add up.
+func TestAReaderNeverSeesFiguresThatContradictEachOther(t *testing.T) {
+	s := NewStats()
+	const writers, calls = 4, 3000
+	var writing sync.WaitGroup
+	for w := range writers {
+		writing.Go(func() {
+			for i := range calls {
+				d := time.Duration(i*writers + w + 1)
+				if i%3 == 0 {
+					s.RecordFailure(Kind(1+i%5), d)
+				} else {
+					s.RecordSuccess(d)
+				}
+			}
+		})
+	}
+	stop := make(chan struct{})
+	var reading sync.WaitGroup
+	for range 2 {
+		reading.Go(func() {
+			last := Counts{}
+			for {
+				c := s.Read()
+				kinds := uint64(0)
+				for _, n := range c.ByKind {
+					kinds += n
+				}
+				ok := assert.Equal(t, c.Failures, kinds) &&
+					assert.LessOrEqual(t, c.Average, c.Max) &&
+					assert.LessOrEqual(t, c.AverageSuccess, c.Max) &&
+					assert.Equal(t, c.Successes+c.Failures, c.TotalCalls()) &&
+					assert.GreaterOrEqual(t, c.TotalCalls(), last.TotalCalls()) &&
+					assert.GreaterOrEqual(t, c.Max, last.Max) &&
+					assert.True(t, c.EWMA >= 0 && c.EWMA <= 1)
+				if !ok {
+					return
+				}
+				last = c
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	writing.Wait()
+	close(stop)
+	reading.Wait()
+	c := s.Read()
+	require.Equal(t, uint64(writers*calls), c.TotalCalls())
+	assert.Equal(t, uint64(writers*calls/3), c.Failures)
+	assert.Equal(t, time.Duration(writers*calls), c.Max)
+	assert.Equal(t, time.Duration((writers*calls+1)/2), c.Average)
+}

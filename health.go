@@ -253,7 +253,7 @@ func (s *Summary) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// seconds is a duration that JSON writes as a number of seconds. Up to 104 days
+// seconds is a duration that JSON writes as a number of seconds. Up to 48 days
 // it comes back to the nanosecond.
 type seconds time.Duration
 

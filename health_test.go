@@ -1,0 +1,276 @@
+package toolhealth
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheStatusFollowsTheScoreAndAnOpenBreaker(t *testing.T) {
+	for _, c := range []struct {
+		score float64
+		state State
+		want  HealthStatus
+	}{
+		{1, StateClosed, Healthy},
+		{0.8, StateClosed, Healthy},
+		{0.7999999, StateClosed, Degraded},
+		{0.5, StateClosed, Degraded},
+		{0.4999999, StateClosed, Unhealthy},
+		{0, StateClosed, Unhealthy},
+		{1, StateHalfOpen, Healthy},
+		{0.7, StateHalfOpen, Degraded},
+		{0.4, StateHalfOpen, Unhealthy},
+		{1, StateOpen, Unhealthy},
+	} {
+		assert.Equal(t, c.want, statusOf(c.score, c.state), "%+v", c)
+	}
+}
+
+func TestTheOverallStatusIsThatOfTheWholeBelt(t *testing.T) {
+	well := ToolHealth{Available: true}
+	tired := ToolHealth{Available: true, Status: Degraded}
+	sick := ToolHealth{Available: true, Status: Unhealthy}
+	away := ToolHealth{Status: Healthy}
+	for _, c := range []struct {
+		tools       []ToolHealth
+		overall     HealthStatus
+		unavailable int
+	}{
+		{nil, Healthy, 0},
+		{[]ToolHealth{well}, Healthy, 0},
+		{[]ToolHealth{well, tired}, Degraded, 0},
+		{[]ToolHealth{tired, well}, Degraded, 0},
+		{[]ToolHealth{tired}, Degraded, 0},
+		{[]ToolHealth{well, sick}, Degraded, 0},
+		{[]ToolHealth{well, away}, Degraded, 1},
+		{[]ToolHealth{sick}, Unhealthy, 0},
+		{[]ToolHealth{away}, Unhealthy, 1},
+		{[]ToolHealth{away, sick, away}, Unhealthy, 2},
+		{[]ToolHealth{away, sick, tired}, Degraded, 1},
+	} {
+		var s Summary
+		for _, h := range c.tools {
+			s.add(h)
+		}
+		s.finish()
+		assert.Equal(t, c.overall, s.Overall, "%+v", c.tools)
+		assert.Equal(t, c.unavailable, s.Unavailable, "%+v", c.tools)
+		assert.Len(t, s.Tools, len(c.tools))
+	}
+}
+
+func fullHealth() ToolHealth {
+	return ToolHealth{
+		Tool: "search", Status: Degraded, State: StateHalfOpen, Available: true, ProbeDue: true,
+		Reason: StopProbeInFlight, RetryAfter: 1500 * time.Millisecond, Score: 0.625,
+		Counts: Counts{
+			Successes: 1, Failures: 2, ByKind: map[Kind]uint64{KindTimeout: 2}, Rejected: 3, Throttled: 4, Neutral: 5,
+			Refused: 6, Average: time.Second, AverageSuccess: 2 * time.Second, Max: 3 * time.Second, EWMA: 0.5,
+		},
+		ConsecutiveFailures: 7, LastFailure: KindConnection, RefusedInRow: 8, Trips: 9, Epoch: 10,
+		Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), InFlight: 11, Guard: GuardCounts{Calls: 12},
+	}
+}
+
+func TestAHealthInJSONHasTheseKeys(t *testing.T) {
+	text, err := json.Marshal(fullHealth())
+	require.NoError(t, err)
+	var keys map[string]any
+	require.NoError(t, json.Unmarshal(text, &keys))
+	guard := keys["guard"]
+	delete(keys, "guard")
+	assert.Equal(t, map[string]any{
+		"tool": "search", "status": "degraded", "state": "half-open", "available": true, "probe_due": true,
+		"reason": "probe_in_flight", "retry_after_seconds": 1.5, "score": 0.625, "ewma": 0.5, "success_rate": 1.0 / 3,
+		"calls": 3.0, "successes": 1.0, "failures": 2.0, "failures_by_kind": map[string]any{"timeout": 2.0},
+		"rejected": 3.0, "throttled": 4.0, "neutral": 5.0, "refused": 6.0, "consecutive_failures": 7.0,
+		"last_failure_kind": "connection", "refused_in_row": 8.0, "trips": 9.0, "epoch": 10.0,
+		"since": "2026-01-02T03:04:05.000000006Z", "average_seconds": 1.0, "average_success_seconds": 2.0,
+		"max_seconds": 3.0, "in_flight": 11.0,
+	}, keys)
+	assert.Equal(t, 12.0, guard.(map[string]any)["calls"])
+	var back ToolHealth
+	require.NoError(t, json.Unmarshal(text, &back))
+	assert.Equal(t, fullHealth(), back)
+
+	text, err = json.Marshal(ToolHealth{})
+	require.NoError(t, err)
+	assert.NotContains(t, string(text), "guard")
+	assert.NotContains(t, string(text), "failures_by_kind")
+	assert.Contains(t, string(text), `"reason":"none"`)
+	require.NoError(t, json.Unmarshal(text, &back))
+	assert.Equal(t, ToolHealth{}, back, "nothing of the receiver stays")
+}
+
+func TestASummaryGoesThroughJSONAndBack(t *testing.T) {
+	s := Summary{
+		Overall: Unhealthy, Tools: []ToolHealth{fullHealth()}, Unavailable: 1, Untracked: 2, Evicted: 3, HookPanics: 4,
+		At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
+	}
+	text, err := json.Marshal(s)
+	require.NoError(t, err)
+	assert.True(t, strings.HasPrefix(string(text), `{"schema":1,"at":"2026-01-02T03:04:05.000000006Z","overall":"unhealthy",`+
+		`"unavailable":1,"untracked":2,"evicted":3,"hook_panics":4,"tools":[{"tool":"search",`), string(text))
+	var back Summary
+	require.NoError(t, json.Unmarshal(text, &back))
+	assert.Equal(t, s, back)
+	text, err = json.Marshal(Summary{})
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"tools":[]`, "a list, not null")
+}
+
+func TestDurationsComeBackFromJSONToTheNanosecond(t *testing.T) {
+	durations := []time.Duration{0, 1, 999_999_999, time.Hour + 1, -5}
+	for i := range time.Duration(2000) {
+		durations = append(durations, 48*24*time.Hour-i)
+	}
+	for _, d := range durations {
+		text, err := json.Marshal(seconds(d))
+		require.NoError(t, err)
+		var back seconds
+		require.NoError(t, json.Unmarshal(text, &back))
+		assert.Equal(t, d, time.Duration(back), string(text))
+	}
+	for text, want := range map[string]int64{
+		"1e300": math.MaxInt64, "-1e300": math.MinInt64, "9223372036.854775808": math.MaxInt64, "0.0000000004": 0, "2.5": 2500000000,
+	} {
+		var s seconds
+		require.NoError(t, json.Unmarshal([]byte(text), &s))
+		assert.Equal(t, want, int64(s), text)
+	}
+}
+
+func TestWrongJSONLeavesAHealthAsItWas(t *testing.T) {
+	good, err := json.Marshal(fullHealth())
+	require.NoError(t, err)
+	for _, text := range []string{
+		`{"tool":"x","reason":"tired"}`,
+		`{"tool":"x","reason":""}`,
+		`{"tool":"x"}`,
+		`{"tool":"x","reason":"none","state":"ajar"}`,
+		`{"tool":"x","reason":"none","status":"well"}`,
+		`{"tool":"x","reason":"none","last_failure_kind":"bad luck"}`,
+		`{"tool":"x","reason":"none","failures_by_kind":{"bad luck":1}}`,
+		`{"tool":"x","reason":"none","retry_after_seconds":"3s"}`,
+		`{"tool":"x","reason":"none","successes":-1}`,
+		`[]`, ``, string(good[:len(good)-1]),
+	} {
+		h := fullHealth()
+		assert.Error(t, h.UnmarshalJSON([]byte(text)), text)
+		assert.Equal(t, fullHealth(), h)
+		s := Summary{Untracked: 5}
+		assert.Error(t, s.UnmarshalJSON([]byte(`{"untracked":6,"tools":[`+text+`,{"tool":1}]}`)))
+		assert.Equal(t, Summary{Untracked: 5}, s)
+	}
+}
+
+func TestHostileNamesComeOutOfEveryReadHarmless(t *testing.T) {
+	names := map[string]string{
+		"\xff\xfe":                  "\ufffd\ufffd",
+		"\x1b[31mred\x1b[0m":        "\x1b[31mred\x1b[0m",
+		"a\x00b\r\n\t\"\\</script>": "a\x00b\r\n\t\"\\</script>",
+		"\u202eright":               "\u202eright",
+		strings.Repeat("x", 1<<20):  strings.Repeat("x", 1<<20),
+		" ":                         " ",
+	}
+	r := NewRegistry()
+	for name := range names {
+		assert.True(t, r.AllowRequest(name))
+		failTimes(r, name, 3)
+		assert.Equal(t, name, healthOf(t, r, name).Tool, "kept as it was given")
+	}
+	text, err := json.Marshal(r.HealthSummary())
+	require.NoError(t, err)
+	assert.True(t, utf8.Valid(text))
+	for i, b := range text {
+		require.False(t, b < 0x20, "control character at %d", i)
+	}
+	assert.NotContains(t, string(text), "<")
+	var back Summary
+	require.NoError(t, json.Unmarshal(text, &back))
+	want, got := map[string]bool{}, map[string]bool{}
+	for _, name := range names {
+		want[name] = true
+	}
+	for _, h := range back.Tools {
+		got[h.Tool] = true
+	}
+	assert.Equal(t, want, got)
+}
+
+// One tool's life, with every field of its health at every stage.
+func TestHealthTellsTheWholeStory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		r := NewRegistry()
+		g := &Gate{Registry: r}
+		_, ok := r.Health("search")
+		assert.False(t, ok)
+		assert.Equal(t, Healthy, r.HealthStatus("search"))
+
+		permit, err := g.Allow(t.Context(), "search")
+		require.NoError(t, err)
+		assert.Equal(t, ToolHealth{
+			Tool: "search", Available: true, Score: 1, Counts: Counts{EWMA: 1}, Epoch: 1, Since: start.Round(0), InFlight: 1,
+		}, roundSince(healthOf(t, r, "search")))
+		time.Sleep(2 * time.Second)
+		permit.Done(t.Context(), nil)
+		failTimes(r, "search", 3)
+		opened := time.Now()
+		time.Sleep(10 * time.Second)
+		assert.False(t, r.AllowRequest("search"))
+		h := roundSince(healthOf(t, r, "search"))
+		assert.InDelta(t, 0.3*0.25+0.7*0.343, h.Score, 1e-9)
+		h.Score = 0
+		assert.Equal(t, ToolHealth{
+			Tool: "search", Status: Unhealthy, State: StateOpen, Reason: StopCircuitOpen, RetryAfter: 20 * time.Second,
+			Counts: Counts{
+				Successes: 1, Failures: 3, ByKind: map[Kind]uint64{KindUnknown: 3}, Refused: 1,
+				Average: 500*time.Millisecond + 750*time.Microsecond, AverageSuccess: 2 * time.Second, Max: 2 * time.Second, EWMA: 0.343,
+			},
+			ConsecutiveFailures: 3, LastFailure: KindUnknown, RefusedInRow: 1, Trips: 1, Epoch: 2, Since: opened.Round(0),
+		}, h)
+
+		time.Sleep(20 * time.Second)
+		h = healthOf(t, r, "search")
+		assert.True(t, h.Available)
+		assert.True(t, h.ProbeDue)
+		assert.Equal(t, StateOpen, h.State)
+		assert.Equal(t, StopNone, h.Reason)
+		assert.True(t, r.AllowRequest("search"))
+		h = healthOf(t, r, "search")
+		assert.Equal(t, StateHalfOpen, h.State)
+		assert.False(t, h.ProbeDue)
+		assert.Equal(t, StopProbeInFlight, h.Reason)
+		assert.Equal(t, time.Minute, h.RetryAfter)
+		assert.Equal(t, uint64(0), h.RefusedInRow)
+
+		time.Sleep(30 * time.Second) // the lease
+		h = healthOf(t, r, "search")
+		assert.Equal(t, StateOpen, h.State, "an expired lease is open, nobody has to ask first")
+		assert.Equal(t, StopCircuitOpen, h.Reason)
+		assert.Equal(t, 30*time.Second, h.RetryAfter)
+		assert.Equal(t, uint64(4), h.Epoch)
+		assert.True(t, time.Now().Equal(h.Since))
+
+		s := r.HealthSummary()
+		assert.Equal(t, []ToolHealth{h}, s.Tools)
+		assert.True(t, time.Now().Equal(s.At))
+		assert.Equal(t, Unhealthy, s.Overall)
+		assert.Equal(t, 1, s.Unavailable)
+	})
+}
+
+// roundSince takes the monotonic reading off, which Equal would compare.
+func roundSince(h ToolHealth) ToolHealth {
+	h.Since = h.Since.Round(0)
+	return h
+}

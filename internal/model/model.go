@@ -1,0 +1,482 @@
+// Package model is a second opinion on what the breaker and the statistics of
+// one tool do. It exists for tests: the real machine and this one are given the
+// same story and have to give the same answers.
+//
+// It was written from the rules in words, not from the machine: one mutable
+// struct, a clock that is told and never goes back, no concurrency, no cleverness.
+// Everything that it uses is its own, down to the texts of states and reasons.
+package model
+
+import (
+	"math"
+	"math/big"
+	"time"
+)
+
+// Config has the rules of one breaker, zero meaning off. Jitter is left out: what
+// is compared has to be certain.
+type Config struct {
+	Threshold      int
+	Recovery       time.Duration
+	Lease          time.Duration
+	MaxOpen        time.Duration
+	Growth         int
+	ProbeSuccesses int
+	Slow           time.Duration
+	TripScore      float64
+	TripMinCalls   int
+}
+
+// Never is a time that does not come.
+const Never = time.Duration(math.MaxInt64)
+
+// Breaker is the breaker of one tool. All times count from the same start. It is
+// comparable, so that a checker can tell whether two are the same.
+type Breaker struct {
+	Config Config
+	State  string // "closed", "open", "half-open"
+	Epoch  int
+	Since  time.Duration
+	Streak int
+	Kind   string // of the last failure that was taken notice of
+	Trips  int
+
+	Throttled time.Duration // closed: nobody is admitted before this; 0 if nothing was stated
+
+	Due      time.Duration // open: when the next probe may go
+	Isolated bool          // open: by an operator
+	Stated   bool          // open: Due is the end of a wait that the tool stated
+	Lost     bool          // open: since a lease ran out
+
+	LeaseEnd time.Duration // half-open
+	LeaseFor time.Duration // half-open: what a sign of life adds
+	Cooldown time.Duration // half-open: what follows if the lease runs out
+
+	LeastLease   time.Duration // of the next probe
+	FailedProbes int           // in a row
+	GoodProbes   int           // in a row
+	EndedBefore  int           // calls that ended before it closed last
+}
+
+// New returns the breaker of a tool that nobody has called.
+func New(c Config) Breaker { return Breaker{Config: c, State: "closed", Epoch: 1, Kind: "none"} }
+
+// Event is a transition.
+type Event struct {
+	From, To, Cause string
+	Epoch           int
+	When            time.Duration
+	Streak          int
+	Kind            string
+	Wait            time.Duration
+}
+
+// Report is the end of a call.
+type Report struct {
+	ByName     bool // without a permit
+	Probe      bool // the permit's
+	Epoch      int  // the permit's
+	Outcome    string
+	Kind       string
+	Took       time.Duration
+	RetryAfter time.Duration
+	EWMA       int // of the tool, in millionths, this call included
+	Ended      int // calls of the tool that have ended, this one included
+}
+
+// Answer is what a caller is told.
+type Answer struct {
+	Reason string // "none" if it is admitted
+	Wait   time.Duration
+	Probe  bool
+	Epoch  int
+}
+
+// later adds two durations; what is too large is Never.
+func later(t, d time.Duration) time.Duration {
+	if sum := t + d; sum >= t {
+		return sum
+	}
+	return Never
+}
+
+// bounded is d, but at most MaxOpen if there is a bound.
+func (b *Breaker) bounded(d time.Duration) time.Duration {
+	if b.Config.MaxOpen > 0 && d > b.Config.MaxOpen {
+		return b.Config.MaxOpen
+	}
+	return d
+}
+
+// cooldownNow is the cooldown after as many failed probes in a row as there were.
+func (b *Breaker) cooldownNow() time.Duration {
+	d := big.NewInt(int64(b.Config.Recovery))
+	for range b.FailedProbes {
+		if b.Config.Growth > 1 {
+			d.Mul(d, big.NewInt(int64(b.Config.Growth)))
+		}
+	}
+	const tenYears = 10 * 365 * 24 * time.Hour
+	if d.Cmp(big.NewInt(int64(tenYears))) > 0 {
+		return b.bounded(tenYears)
+	}
+	return b.bounded(time.Duration(d.Int64()))
+}
+
+// unknownWait is what is said where nobody knows.
+func (b *Breaker) unknownWait() time.Duration {
+	if b.Config.Recovery > 0 {
+		return b.Config.Recovery
+	}
+	return 30 * time.Second
+}
+
+// enter begins another state period and returns its event.
+func (b *Breaker) enter(state, cause string, when time.Duration) *Event {
+	e := &Event{From: b.State, To: state, Cause: cause}
+	b.State, b.Since = state, when
+	b.Epoch++
+	b.Throttled = 0
+	if state != "open" {
+		b.Due, b.Isolated, b.Stated, b.Lost = 0, false, false, false
+	}
+	if state != "half-open" {
+		b.LeaseEnd, b.LeaseFor, b.Cooldown = 0, 0, 0
+	}
+	return e
+}
+
+// finish fills in the event that enter began.
+func (b *Breaker) finish(e *Event) Event {
+	e.Epoch, e.When, e.Streak, e.Kind = b.Epoch, b.Since, b.Streak, b.Kind
+	switch {
+	case b.Isolated:
+		e.Wait = b.unknownWait()
+	case b.State == "open":
+		e.Wait = b.Due - b.Since
+	case b.State == "half-open" && b.LeaseEnd != Never:
+		e.Wait = later(b.LeaseEnd, b.Cooldown) - b.Since
+	}
+	return *e
+}
+
+// open opens it now, with the next probe after a wait. A stated wait is a
+// Retry-After.
+func (b *Breaker) open(cause string, now, wait time.Duration, stated bool) Event {
+	if b.State == "closed" {
+		b.Trips++
+	}
+	e := b.enter("open", cause, now)
+	b.Due = later(now, b.bounded(wait))
+	b.Isolated, b.Stated, b.Lost = false, stated, false
+	return b.finish(e)
+}
+
+func (b *Breaker) close(cause string, now time.Duration, ended int) Event {
+	e := b.enter("closed", cause, now)
+	b.Streak, b.FailedProbes, b.GoodProbes = 0, 0, 0
+	b.EndedBefore = ended
+	return b.finish(e)
+}
+
+// Tick lets time pass: a lease that has run out has been an open breaker since.
+func (b *Breaker) Tick(now time.Duration) []Event {
+	if b.State != "half-open" || now < b.LeaseEnd {
+		return nil
+	}
+	end, wait := b.LeaseEnd, b.Cooldown
+	e := b.enter("open", "lease_expired", end)
+	b.Due = later(end, wait)
+	b.Lost = true
+	b.GoodProbes = 0
+	return []Event{b.finish(e)}
+}
+
+// Look says what asking now would be answered, without asking.
+func (b Breaker) Look(now time.Duration) Answer {
+	b.Tick(now)
+	refuse := func(reason string, wait time.Duration) Answer {
+		return Answer{Reason: reason, Wait: wait, Epoch: b.Epoch}
+	}
+	switch {
+	case b.State == "closed" && now < b.Throttled:
+		return refuse("rate_limited", b.Throttled-now)
+	case b.State == "half-open" && b.LeaseEnd == Never:
+		return refuse("probe_in_flight", b.Cooldown)
+	case b.State == "half-open":
+		return refuse("probe_in_flight", later(b.LeaseEnd, b.Cooldown)-now)
+	case b.State == "open" && b.Isolated:
+		return refuse("isolated", b.unknownWait())
+	case b.State == "open" && now < b.Due && b.Stated:
+		return refuse("rate_limited", b.Due-now)
+	case b.State == "open" && now < b.Due:
+		return refuse("circuit_open", b.Due-now)
+	}
+	return Answer{Reason: "none", Probe: b.State == "open", Epoch: b.Epoch}
+}
+
+// Ask is one caller at the gate.
+func (b *Breaker) Ask(now time.Duration) (Answer, []Event) {
+	events := b.Tick(now)
+	a := b.Look(now)
+	if a.Reason != "none" {
+		return a, events
+	}
+	if !a.Probe {
+		b.Throttled = 0
+		return a, events
+	}
+	lease := Never
+	if b.Config.Lease > 0 {
+		lease = max(b.Config.Lease, b.LeastLease)
+	}
+	cooldown := b.cooldownNow()
+	e := b.enter("half-open", "probe_admitted", now)
+	b.LeaseEnd, b.LeaseFor, b.Cooldown = later(now, lease), lease, cooldown
+	a.Epoch = b.Epoch
+	return a, append(events, b.finish(e))
+}
+
+// KeepAlive is a sign of life of a probe.
+func (b *Breaker) KeepAlive(now time.Duration, epoch int) []Event {
+	events := b.Tick(now)
+	if b.State == "half-open" && b.Epoch == epoch {
+		b.LeaseEnd = max(b.LeaseEnd, later(now, b.LeaseFor))
+	}
+	return events
+}
+
+// Reset is the operator's: close it.
+func (b *Breaker) Reset(now time.Duration, ended int) []Event {
+	events := b.Tick(now)
+	b.LeastLease = 0
+	return append(events, b.close("reset", now, ended))
+}
+
+// Isolate is the operator's: hold it open.
+func (b *Breaker) Isolate(now time.Duration) []Event {
+	events := b.Tick(now)
+	if b.State == "closed" {
+		b.Trips++
+	}
+	e := b.enter("open", "isolated", now)
+	b.Due, b.Isolated, b.Stated, b.Lost = now, true, false, false
+	return append(events, b.finish(e))
+}
+
+// Configure puts other rules in force.
+func (b *Breaker) Configure(now time.Duration, c Config, ended int) []Event {
+	events := b.Tick(now)
+	b.Config = c
+	if c.Threshold == 0 && b.State != "closed" && !b.Isolated {
+		events = append(events, b.close("reconfigured", now, ended))
+	}
+	return events
+}
+
+// Report is the end of a call.
+func (b *Breaker) Report(now time.Duration, r Report) []Event {
+	events := b.Tick(now)
+	if r.Outcome == "success" && b.Config.Slow > 0 && r.Took > b.Config.Slow {
+		r.Outcome, r.Kind = "failure", "timeout"
+	}
+	mine := r.ByName || r.Epoch == b.Epoch
+	if r.Outcome == "success" {
+		// A probe that outlived its period, or by name what can only be one: the
+		// next gets more time.
+		lateByName := r.ByName && b.State == "open" && !b.Isolated && b.Lost && r.Took > b.Config.Lease
+		if r.Probe && !mine || lateByName {
+			b.LeastLease = max(b.LeastLease, b.bounded(later(r.Took, r.Took)))
+		}
+	}
+	switch b.State {
+	case "closed":
+		return append(events, b.reportClosed(now, r, mine)...)
+	case "open":
+		b.reportOpen(now, r)
+		return events
+	}
+	if mine && (r.Probe || r.ByName) {
+		events = append(events, b.reportProbe(now, r))
+	}
+	return events
+}
+
+func (b *Breaker) reportClosed(now time.Duration, r Report, mine bool) []Event {
+	switch {
+	case r.Outcome == "throttled":
+		if r.RetryAfter > 0 {
+			b.Throttled = max(b.Throttled, later(now, b.bounded(r.RetryAfter)))
+		}
+	case !mine:
+	case r.Outcome == "success", r.Outcome == "rejected":
+		b.Streak = 0
+	case r.Outcome == "failure":
+		b.Streak++
+		b.Kind = r.Kind
+		cause := ""
+		switch {
+		case b.Config.Threshold == 0:
+			return nil
+		case b.Streak >= b.Config.Threshold:
+			cause = "failure_threshold"
+		case b.Config.TripScore > 0 && float64(r.EWMA) < math.Round(b.Config.TripScore*1e6) &&
+			r.Ended >= b.EndedBefore+b.Config.TripMinCalls:
+			cause = "trip_score"
+		default:
+			return nil
+		}
+		wait, stated := b.cooldownNow(), false
+		if left := b.bounded(b.Throttled - now); left > wait { // it was asked to be left alone for longer
+			wait, stated = left, true
+		}
+		return []Event{b.open(cause, now, wait, stated)}
+	}
+	return nil
+}
+
+func (b *Breaker) reportOpen(now time.Duration, r Report) {
+	if b.Isolated {
+		return
+	}
+	wait := time.Duration(0)
+	switch r.Outcome {
+	case "failure":
+		b.Kind, b.GoodProbes = r.Kind, 0
+		wait = b.cooldownNow()
+	case "throttled":
+		wait = r.RetryAfter
+	default:
+		return
+	}
+	due := later(now, wait)
+	if b.Config.MaxOpen > 0 {
+		due = min(due, later(b.Since, b.Config.MaxOpen))
+	}
+	if due > b.Due {
+		b.Due, b.Stated = due, r.Outcome == "throttled"
+	}
+}
+
+func (b *Breaker) reportProbe(now time.Duration, r Report) Event {
+	switch r.Outcome {
+	case "success", "rejected":
+		b.GoodProbes++
+		if b.GoodProbes >= max(b.Config.ProbeSuccesses, 1) {
+			return b.close("probe_succeeded", now, r.Ended)
+		}
+		return b.open("probe_succeeded", now, 0, false)
+	case "failure":
+		b.Streak++
+		b.Kind = r.Kind
+		b.FailedProbes++
+		b.GoodProbes = 0
+		return b.open("probe_failed", now, b.cooldownNow(), false)
+	case "throttled":
+		return b.open("probe_throttled", now, r.RetryAfter, r.RetryAfter > 0)
+	}
+	return b.open("probe_returned", now, 0, false)
+}
+
+// Stats are the counters of one tool: every duration that was recorded, and
+// sums made anew whenever somebody asks.
+type Stats struct {
+	Good, Bad []time.Duration
+	ByKind    map[string]int
+	Rejected  int
+	Throttled int
+	Neutral   int
+	Refused   int
+	InRow     int // refusals since the last admission
+	EWMA      int // in millionths
+}
+
+// NewStats returns the counters of a tool that nobody has called.
+func NewStats() *Stats { return &Stats{ByKind: map[string]int{}, EWMA: 1_000_000} }
+
+// Ended is the number of calls that succeeded or failed.
+func (s *Stats) Ended() int { return len(s.Good) + len(s.Bad) }
+
+// Admit and Refuse are what the gate said.
+func (s *Stats) Admit() { s.InRow = 0 }
+
+// Refuse counts a refusal.
+func (s *Stats) Refuse() {
+	s.Refused++
+	s.InRow++
+}
+
+// End counts the end of a call.
+func (s *Stats) End(outcome, kind string, took time.Duration) {
+	switch outcome {
+	case "success":
+		s.Good = append(s.Good, max(took, 0))
+		s.EWMA = (7*s.EWMA + 3*1_000_000) / 10
+	case "failure":
+		s.Bad = append(s.Bad, max(took, 0))
+		s.ByKind[kind]++
+		s.EWMA = 7 * s.EWMA / 10
+	case "rejected":
+		s.Rejected++
+	case "throttled":
+		s.Throttled++
+	case "neutral":
+		s.Neutral++
+	}
+}
+
+func average(lists ...[]time.Duration) time.Duration {
+	sum, n := new(big.Int), int64(0)
+	for _, list := range lists {
+		for _, d := range list {
+			sum.Add(sum, big.NewInt(int64(d)))
+			n++
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	if !sum.IsInt64() { // sums stop at the largest value
+		sum.SetInt64(math.MaxInt64)
+	}
+	return time.Duration(sum.Int64() / n)
+}
+
+// Average is the mean duration of all calls, AverageGood that of successes.
+func (s *Stats) Average() time.Duration { return average(s.Good, s.Bad) }
+
+// AverageGood is the mean duration of the successes.
+func (s *Stats) AverageGood() time.Duration { return average(s.Good) }
+
+// Max is the longest duration.
+func (s *Stats) Max() time.Duration {
+	longest := time.Duration(0)
+	for _, list := range [][]time.Duration{s.Good, s.Bad} {
+		for _, d := range list {
+			longest = max(longest, d)
+		}
+	}
+	return longest
+}
+
+// Rate is the share of successes.
+func (s *Stats) Rate() float64 {
+	if s.Ended() == 0 {
+		return 1
+	}
+	return float64(len(s.Good)) / float64(s.Ended())
+}
+
+// Score weighs the rate with 0.3 and the EWMA with 0.7.
+func (s *Stats) Score() float64 { return 0.3*s.Rate() + 0.7*float64(s.EWMA)/1e6 }
+
+// Status is that of a tool with this score and state.
+func Status(score float64, state string) string {
+	switch {
+	case state == "open", score < 0.5:
+		return "unhealthy"
+	case score < 0.8:
+		return "degraded"
+	}
+	return "healthy"
+}

@@ -137,7 +137,7 @@ var (
 	guardKeys = map[string]valueReader{
 		"max_attempts": readInt, "timeout": readDuration, "backoff_base": readDuration,
 		"backoff_max": readDuration, "jitter": readFloat, "max_wait": readDuration,
-		"budget": readFloat, "deadline_floor": readDuration,
+		"budget": readInt, "deadline_floor": readDuration,
 	}
 	doneKeys = map[string]valueReader{
 		"kind": readText[toolhealth.Kind], "retry_after": readDuration,
@@ -676,7 +676,7 @@ func TestAScenarioIsReadLineByLine(t *testing.T) {
 		config failure_threshold=1 recovery_growth=1.5 registered_only=true
 		tool search recovery_duration=1m30s side_effects=true   # at the end of a line
 		fallback search web archive
-		guard jitter=0 budget=2.5
+		guard jitter=0 budget=2
 		at 30s
 		allow search as p1 -> refused circuit_open retry_after=1m0s
 		allow search x200 -> probe=1 refused=199
@@ -694,7 +694,7 @@ func TestAScenarioIsReadLineByLine(t *testing.T) {
 	assert.Equal(t, "search", s.steps[1].tool)
 	assert.Equal(t, []keyValue{{"recovery_duration", 90 * time.Second}, {"side_effects", true}}, s.steps[1].set)
 	assert.Equal(t, []string{"web", "archive"}, s.steps[2].names)
-	assert.Equal(t, []keyValue{{"jitter", 0.0}, {"budget", 2.5}}, s.steps[3].set)
+	assert.Equal(t, []keyValue{{"jitter", 0.0}, {"budget", 2}}, s.steps[3].set)
 	assert.Equal(t, 30*time.Second, s.steps[4].moment)
 	assert.Equal(t, "p1", s.steps[5].id)
 	assert.Equal(t, "refused", s.steps[5].answer)

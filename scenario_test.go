@@ -6,10 +6,15 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,7 +71,8 @@ func playInBubble(t *testing.T, s *scenario) (err error) {
 type stage struct {
 	start    time.Time
 	registry *toolhealth.Registry
-	gate     *toolhealth.Gate
+	gate     *toolhealth.Gate // without the router
+	guard    *toolhealth.Guard
 	router   *toolhealth.HealthRouter
 	permits  map[string]*toolhealth.Permit
 
@@ -109,13 +115,11 @@ func isSetup(verb string) bool {
 
 func (st *stage) now() time.Duration { return time.Since(st.start) }
 
-var errGuardNotBuilt = errors.New("not built yet: needs the guard")
-
 // setUp makes the registry and what stands around it. The order of the lines
 // does not matter. It returns the line that is to blame.
 func (st *stage) setUp(steps []scenarioStep) (line int, err error) {
 	line = 1
-	config := toolhealth.DefaultConfig()
+	config, guarded := toolhealth.DefaultConfig(), toolhealth.DefaultGuardConfig()
 	substitutes := make(map[string][]string)
 	for _, step := range steps {
 		switch line = step.line; step.verb {
@@ -124,7 +128,7 @@ func (st *stage) setUp(steps []scenarioStep) (line int, err error) {
 		case "fallback":
 			substitutes[step.tool] = append(substitutes[step.tool], step.names...)
 		case "guard":
-			return line, errGuardNotBuilt
+			applyGuard(&guarded, step.set)
 		}
 	}
 	if st.registry, err = toolhealth.NewRegistryWithConfig(config); err != nil {
@@ -139,29 +143,67 @@ func (st *stage) setUp(steps []scenarioStep) (line int, err error) {
 		return line, err
 	}
 	st.gate = &toolhealth.Gate{Registry: st.registry}
+	guarded.Tools = make(map[string]toolhealth.Policy)
 	for _, step := range steps {
 		if step.verb != "tool" {
 			continue
 		}
-		own, rest := config.Breaker, 0
-		for _, pair := range step.set {
-			if !applyBreaker(&own, pair) {
-				rest++
-			}
-		}
-		if rest > 0 {
-			return step.line, errGuardNotBuilt
-		}
-		if len(step.set) > 0 {
-			err = st.registry.Register(step.tool, own)
-		} else {
-			err = st.registry.Register(step.tool)
-		}
-		if err != nil {
+		if err = st.register(step, config.Breaker, guarded); err != nil {
 			return step.line, err
 		}
 	}
-	return line, nil
+	st.guard, err = toolhealth.NewGuard(&toolhealth.Gate{Registry: st.registry, Router: st.router}, guarded)
+	return line, err
+}
+
+// register makes a tool known, with the values of its own that the step gives.
+func (st *stage) register(step scenarioStep, breaker toolhealth.BreakerConfig, guarded toolhealth.GuardConfig) error {
+	policy, own := guarded.Default, false
+	for _, pair := range step.set {
+		if applyBreaker(&breaker, pair) {
+			own = true
+		} else {
+			applyPolicy(&policy, pair)
+		}
+	}
+	guarded.Tools[step.tool] = policy
+	if own {
+		return st.registry.Register(step.tool, breaker)
+	}
+	return st.registry.Register(step.tool)
+}
+
+func applyGuard(c *toolhealth.GuardConfig, pairs []keyValue) {
+	for _, pair := range pairs {
+		if pair.key == "deadline_floor" {
+			c.DeadlineFloor = pair.value.(time.Duration)
+		} else {
+			applyPolicy(&c.Default, pair)
+		}
+	}
+}
+
+func applyPolicy(c *toolhealth.Policy, pair keyValue) {
+	switch pair.key {
+	case "max_attempts":
+		c.MaxAttempts = pair.value.(int)
+	case "timeout":
+		c.Timeout = pair.value.(time.Duration)
+	case "backoff_base":
+		c.BackoffBase = pair.value.(time.Duration)
+	case "backoff_max":
+		c.BackoffMax = pair.value.(time.Duration)
+	case "jitter":
+		c.Jitter = pair.value.(float64)
+	case "max_wait":
+		c.MaxWait = pair.value.(time.Duration)
+	case "budget":
+		c.RetryBudget = pair.value.(int)
+	case "side_effects":
+		c.SideEffects = pair.value.(bool)
+	case "detach":
+		c.Detach = pair.value.(bool)
+	}
 }
 
 // applyBreaker puts one value into c and reports whether c has such a field.
@@ -258,7 +300,7 @@ func (st *stage) do(step *scenarioStep) error {
 	case "transitions":
 		return st.transitions(step)
 	case "call":
-		return errGuardNotBuilt
+		return st.call(step)
 	default:
 		return fmt.Errorf("the verb %s is read and not played", step.verb)
 	}
@@ -282,11 +324,15 @@ func (st *stage) compare(step *scenarioStep, answer string, came map[string]any)
 	return nil
 }
 
+// describe says more of an answer of another kind than expected.
 func describe(came map[string]any) string {
-	if wait, ok := came["retry_after"]; ok {
-		return fmt.Sprintf(" retry_after=%v", wait)
+	var b strings.Builder
+	for _, key := range []string{"retry_after", "kind", "ran"} {
+		if v, ok := came[key]; ok {
+			fmt.Fprintf(&b, " %s=%v", key, v)
+		}
 	}
-	return ""
+	return b.String()
 }
 
 // sameValue compares fractions within 1e-6 and all else exactly.
@@ -439,6 +485,129 @@ func (st *stage) transitions(step *scenarioStep) error {
 	return st.compare(step, strings.Join(events, " "), nil)
 }
 
+// performance is one guarded call with its scripted tools.
+type performance struct {
+	script map[string][]scriptedReply
+	cancel context.CancelFunc // the caller's
+
+	mu  sync.Mutex // a detached run may outlive the call
+	ran []string
+}
+
+func (st *stage) call(step *scenarioStep) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if deadline, ok := valueOf[time.Duration](step.set, "deadline"); ok {
+		ctx, cancel = context.WithTimeout(ctx, deadline)
+		defer cancel()
+	}
+	if step.noFallback {
+		ctx = toolhealth.WithoutFallback(ctx)
+	}
+	ctx, info := toolhealth.WithCallInfo(ctx)
+	p := &performance{script: step.script, cancel: cancel}
+	began := st.now()
+	_, err := toolhealth.Call(ctx, st.guard, step.tool, p.run, toolhealth.CheckResult(checkReply))
+	came := map[string]any{
+		"elapsed": st.now() - began, "served": info.Served, "partial": info.Partial,
+		"kind": "none", "retry_after": time.Duration(0),
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	came["attempts"], came["ran"] = uint64(len(p.ran)), strings.Join(p.ran, ",")
+	for _, tool := range p.ran {
+		if p.script[tool] == nil {
+			return fmt.Errorf("%s ran and has no script", tool)
+		}
+	}
+	if err == nil {
+		return st.compare(step, "ok", came)
+	}
+	failure, ok := errors.AsType[*toolhealth.ToolError](err)
+	if !ok {
+		return fmt.Errorf("an error that is no *ToolError: %w", err)
+	}
+	came["kind"], came["retry_after"] = failure.Kind.String(), failure.RetryAfter
+	return st.compare(step, failure.Reason.String(), came)
+}
+
+const (
+	goodReply = "an answer"
+	softReply = "sorry, something went wrong"
+)
+
+func checkReply(reply string) error {
+	if reply == softReply {
+		return errors.New("the result says that it is an error")
+	}
+	return nil
+}
+
+// statusError is an error as HTTP clients have it.
+type statusError struct {
+	StatusCode int
+	Header     http.Header
+}
+
+func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.StatusCode) }
+
+// run plays a tool: the next reply of its script, the last one for ever. How long
+// a reply takes is what it takes, whatever its ctx says.
+func (p *performance) run(ctx context.Context, tool string) (string, error) {
+	p.mu.Lock()
+	turn := 0
+	for _, name := range p.ran {
+		if name == tool {
+			turn++
+		}
+	}
+	p.ran = append(p.ran, tool)
+	p.mu.Unlock()
+	replies := p.script[tool]
+	if len(replies) == 0 {
+		return "", errors.New("no script")
+	}
+	reply := replies[min(turn, len(replies)-1)]
+	time.Sleep(reply.takes)
+	switch reply.word {
+	case "ok":
+		return goodReply, nil
+	case "soft":
+		return softReply, nil
+	case "http":
+		e := &statusError{StatusCode: reply.status, Header: http.Header{}}
+		if reply.stated {
+			e.Header.Set("Retry-After", strconv.FormatFloat(reply.after.Seconds(), 'f', -1, 64))
+		}
+		return "", e
+	case "refused":
+		return "", &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	case "reset":
+		return "", &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	case "rejected":
+		return "", toolhealth.WithVerdict(errors.New("invalid arguments"),
+			toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected, Kind: toolhealth.KindInvalidRequest})
+	case "timeout":
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(24 * time.Hour):
+			return "", errors.New("nothing would ever end this call")
+		}
+	case "stuck":
+		time.Sleep(time.Hour)
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+	case "panic":
+		panic("a scripted panic")
+	case "cancel":
+		p.cancel()
+		return "", ctx.Err()
+	}
+	return "", errors.New("a plain error")
+}
+
 // playText plays a scenario that is written in a test.
 func playText(t *testing.T, lines ...string) error {
 	t.Helper()
@@ -478,10 +647,16 @@ func TestTheFirstWrongAnswerOfAScenarioIsReportedWithItsPlace(t *testing.T) {
 		{"transitions u -> closed>open", "expected closed>open, came none"},
 		{"reconfigure failure_threshold=5 -> error", "expected error, came none"},
 		{"reconfigure failure_threshold=-1", "expected no error, came"},
+		{"call t : t=ok -> ok", "expected ok, came tool_unavailable:circuit_open retry_after=30s"},
+		{"call u : u=ok -> tool_failure:non_retryable", "expected tool_failure:non_retryable, came ok"},
+		{"call u : u=ok -> ok attempts=2", "expected attempts=2, came attempts=1"},
+		{"call u : u=http404 -> tool_failure:non_retryable kind=conflict", "expected kind=conflict, came kind=not_found"},
+		{"call u : u=ok/3s -> ok elapsed=2s", "expected elapsed=2s, came elapsed=3s"},
+		{"call u : t=ok -> ok", "u ran and has no script"},
 	} {
 		err := playText(t, trip, "health t -> state=open", test.line, "ask t")
 		if assert.Error(t, err, test.line) {
-			assert.Contains(t, err.Error(), "told:3: at 0s: "+test.line+": ")
+			assert.Regexp(t, "^told:3: at [03]s: "+regexp.QuoteMeta(test.line)+": ", err.Error())
 			assert.Contains(t, err.Error(), test.says)
 		}
 	}

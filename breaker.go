@@ -692,7 +692,7 @@ func (b *Breaker) RecordSuccess(took time.Duration) {
 
 // RecordFailure says that a call failed.
 func (b *Breaker) RecordFailure(kind Kind) {
-	b.apply(event{op: opSettle, byName: true, outcome: OutcomeFailure, kind: kind, ewma: ewmaOne})
+	b.apply(event{op: opSettle, byName: true, outcome: OutcomeFailure, kind: kindOfFailure(kind), ewma: ewmaOne})
 }
 
 // Reset closes the breaker and forgets the streak, the growth and the learned

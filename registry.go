@@ -344,8 +344,8 @@ func (s *Stats) outcome(okTotal *atomic.Uint64, v Verdict, took int64) {
 func (r *Registry) settle(n *node, ev event, v Verdict, took, now int64) bool {
 	e := &n.Value
 	ev.outcome, ev.kind, ev.took, ev.retryAfter = v.Outcome, v.Kind, took, int64(v.RetryAfter)
-	if ev.kind == KindNone && v.Outcome == OutcomeFailure {
-		ev.kind = KindUnknown
+	if v.Outcome == OutcomeFailure {
+		ev.kind = kindOfFailure(v.Kind)
 	}
 	ev.ewma, ev.ended = e.stats.ewma(), e.stats.ended()
 	a, ok := e.apply(ev, now)

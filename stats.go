@@ -94,11 +94,17 @@ func (s *Stats) failure(kind Kind, took int64) {
 		s.failures.CompareAndSwap(nil, new([numKinds]atomic.Uint64))
 		byKind = s.failures.Load()
 	}
-	if kind >= numKinds || kind == KindNone {
-		kind = KindUnknown
-	}
-	byKind[kind].Add(1)
+	byKind[kindOfFailure(kind)].Add(1)
 	addSaturating(&s.sumBad, took)
+}
+
+// kindOfFailure returns kind, or KindUnknown if it is none that a failure can
+// have: a user's classifier may say anything.
+func kindOfFailure(kind Kind) Kind {
+	if kind == KindNone || kind >= numKinds {
+		return KindUnknown
+	}
+	return kind
 }
 
 // sample puts one outcome, ewmaOne or 0, into the EWMA with a weight of 30 %.

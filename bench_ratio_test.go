@@ -1,0 +1,185 @@
+//go:build !race
+
+package toolhealth
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// What a call costs is guarded as a ratio to what its parts cost at least: a
+// plain map lookup, clock readings, atomic additions, in one loop. Ratios carry
+// over from one machine to the next, nanoseconds do not. internal/bench has the
+// full tables; here is only what must not creep in unnoticed.
+//
+// To set a ratio: run the test with -v on a quiet machine and write down what it
+// says.
+var recordedRatios = []struct {
+	what     string
+	level    string // of ratioLevels
+	floor    string // of ratioFloors
+	recorded float64
+}{
+	{"AllowRequest + RecordSuccess", "by name", "lookup+adds", 2.2},
+	{"AllowRequest, refused", "refused", "lookup+clock", 1.7},
+	{"Gate.Allow + Done", "gate", "lookup+clocks+adds", 1.32},
+	{"Guard, trivial call", "guard", "lookup+clocks+adds", 4.0},
+}
+
+// A ratio may grow by a third before the test fails.
+const ratioSlack = 4.0 / 3
+
+// Each round times every loop once, for a fraction of a millisecond, so that a
+// busy machine leaves enough of them undisturbed; the quickest of all rounds
+// counts. An attempt has that many rounds, and one attempt within the bounds is
+// enough: noise only ever makes a loop slower.
+const (
+	ratioAttempts = 8
+	ratioRounds   = 60
+	ratioCalls    = 3000
+)
+
+func TestACallCostsLittleMoreThanItsParts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	if testing.CoverMode() != "" {
+		t.Skip("counting statements costs more than they do")
+	}
+	loops := ratioFloors()
+	for name, loop := range ratioLevels(t) {
+		loops[name] = loop
+	}
+	var report []string
+	best := make(map[string]time.Duration)
+	for attempt := range ratioAttempts {
+		timeLoops(loops, best)
+		report = report[:0]
+		within := true
+		for _, r := range recordedRatios {
+			ratio := float64(best[r.level]) / float64(best[r.floor])
+			report = append(report, fmt.Sprintf("%s: %.1f ns, %.2f x (%s), recorded %.2f x",
+				r.what, float64(best[r.level])/ratioCalls, ratio, r.floor, r.recorded))
+			within = within && ratio <= r.recorded*ratioSlack
+		}
+		if within {
+			t.Logf("attempt %d:\n%s", attempt+1, strings.Join(report, "\n"))
+			return
+		}
+	}
+	t.Fatalf("a ratio is more than a third above what was recorded:\n%s", strings.Join(report, "\n"))
+}
+
+// timeLoops keeps the quickest time of each loop in best.
+func timeLoops(loops map[string]func(), best map[string]time.Duration) {
+	for range ratioRounds {
+		for name, loop := range loops {
+			start := time.Now()
+			loop()
+			took := time.Since(start)
+			if old, timed := best[name]; !timed || took < old {
+				best[name] = took
+			}
+		}
+	}
+}
+
+// ratioNames are 1,000 names and separately allocated copies to look them up
+// with, in an order that visits no neighbours.
+func ratioNames() (names, lookups []string) {
+	const n, stride = 1000, 389
+	names, lookups = make([]string, n), make([]string, n)
+	for i := range n {
+		names[i] = fmt.Sprintf("server-%02d/do_thing_%05d", i%23, i)
+		lookups[i*stride%n] = strings.Clone(names[i])
+	}
+	return names, lookups
+}
+
+func overRatioNames(call func(name string)) func() {
+	_, lookups := ratioNames()
+	return func() {
+		for i := range ratioCalls {
+			call(lookups[i%len(lookups)])
+		}
+	}
+}
+
+func ratioFloors() map[string]func() {
+	names, _ := ratioNames()
+	base := time.Now()
+	table := make(map[string]*int)
+	for i, name := range names {
+		table[name] = &i
+	}
+	var a, b atomic.Int64
+	lookup := func(name string) {
+		if table[name] == nil {
+			panic(name)
+		}
+	}
+	return map[string]func(){
+		"lookup+adds": overRatioNames(func(name string) {
+			lookup(name)
+			a.Add(1)
+			b.Add(1)
+		}),
+		"lookup+clock": overRatioNames(func(name string) {
+			lookup(name)
+			if time.Since(base) < 0 {
+				panic("the clock went back")
+			}
+		}),
+		"lookup+clocks+adds": overRatioNames(func(name string) {
+			lookup(name)
+			start := time.Since(base)
+			a.Add(1)
+			b.Add(int64(time.Since(base) - start))
+		}),
+	}
+}
+
+func ratioLevels(t *testing.T) map[string]func() {
+	names, _ := ratioNames()
+	closed, open := NewRegistry(), NewRegistry()
+	for _, name := range names {
+		closed.RecordSuccess(name, time.Second)
+		failTimes(open, name, DefaultBreakerConfig().FailureThreshold)
+	}
+	gate := &Gate{Registry: closed}
+	guard, err := NewGuard(gate, DefaultGuardConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	answer := func(context.Context, string) (int, error) { return 42, nil }
+	return map[string]func(){
+		"by name": overRatioNames(func(name string) {
+			if !closed.AllowRequest(name) {
+				panic(name)
+			}
+			closed.RecordSuccess(name, time.Microsecond)
+		}),
+		"refused": overRatioNames(func(name string) {
+			if open.AllowRequest(name) {
+				panic(name)
+			}
+		}),
+		"gate": overRatioNames(func(name string) {
+			permit, err := gate.Allow(ctx, name)
+			if err != nil {
+				panic(err)
+			}
+			permit.Done(ctx, nil)
+		}),
+		"guard": overRatioNames(func(name string) {
+			if _, err := Call(ctx, guard, name, answer); err != nil {
+				panic(err)
+			}
+		}),
+	}
+}

@@ -134,8 +134,8 @@ func parseSources(t *testing.T, dir string, want func(name string) bool) map[str
 }
 
 // testName finds the tests, examples, fuzz targets and benchmarks that a text
-// names in backticks.
-var testName = regexp.MustCompile("`((?:Test|Example|Fuzz|Benchmark)[A-Z_]\\w*)`")
+// names in backticks, and the scenarios, which are subtests of TestScenarios.
+var testName = regexp.MustCompile("`((?:Test|Example|Fuzz|Benchmark)[A-Z_]?\\w*)(?:/([\\w-]+))?`")
 
 func TestEveryTestThatADocumentNamesExists(t *testing.T) {
 	exists := make(map[string]bool)
@@ -162,6 +162,9 @@ func TestEveryTestThatADocumentNamesExists(t *testing.T) {
 		for _, m := range testName.FindAllStringSubmatch(string(text), -1) {
 			named++
 			assert.True(t, exists[m[1]], "%s names %s, which does not exist", document, m[1])
+			if m[2] != "" {
+				assert.FileExists(t, filepath.Join("testdata", "scenarios", m[2]+".scenario"), "named in %s", document)
+			}
 		}
 	}
 	assert.Greater(t, named, 10, "the README names the tests that prove its promises")

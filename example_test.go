@@ -48,11 +48,11 @@ func Example() {
 	// weather answered
 }
 
-// statusError is an error as many HTTP clients have it.
-type statusError struct{ code int }
+// apiError is an error as many HTTP clients have it.
+type apiError struct{ code int }
 
-func (e *statusError) Error() string   { return http.StatusText(e.code) }
-func (e *statusError) StatusCode() int { return e.code }
+func (e *apiError) Error() string   { return http.StatusText(e.code) }
+func (e *apiError) StatusCode() int { return e.code }
 
 // The permit ties what comes after a call to what came before it. Errors are
 // classified: a 404 is an answer, a 503 counts against the tool.
@@ -72,7 +72,7 @@ func ExampleGate() {
 	}
 
 	for _, code := range []int{404, 404, 404, 503, 503, 503, 503} {
-		err := call("search", func(context.Context) error { return &statusError{code} })
+		err := call("search", func(context.Context) error { return &apiError{code} })
 		fmt.Println(err)
 		if refusal, ok := errors.AsType[*toolhealth.Refusal](err); ok {
 			fmt.Println(refusal.Reason, refusal.Kind, refusal.Streak, errors.Is(err, toolhealth.ErrCircuitOpen))
@@ -373,8 +373,8 @@ func ExampleClassify() {
 	ctx := context.Background()
 	for _, err := range []error{
 		nil,
-		&statusError{404},
-		&statusError{503},
+		&apiError{404},
+		&apiError{503},
 		context.DeadlineExceeded, // the tool's own: the caller's ctx is alive
 		toolhealth.ErrCircuitOpen,
 		errors.New("something else"),
@@ -384,7 +384,7 @@ func ExampleClassify() {
 	}
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	v := toolhealth.Classify(gone, &statusError{503})
+	v := toolhealth.Classify(gone, &apiError{503})
 	fmt.Println(v.Kind, v.Outcome, v.Retryable)
 	// Output:
 	// none success false

@@ -285,7 +285,7 @@ func (r *Registry) RecordSuccess(tool string, took time.Duration) {
 		if s := n.Value.snap.Load(); s.plain() && s.streak == 0 && int64(took) <= s.cfg.slow {
 			n.Value.stats.success(&n.Value.stats.nameOK, int64(took))
 			n.Value.touch()
-			if !n.Value.snap.Load().gone {
+			if !n.Value.snap.Load().gone || !r.left(n) {
 				return
 			}
 		}
@@ -348,13 +348,33 @@ func (r *Registry) settle(n *node, ev event, v Verdict, took, now int64) bool {
 		ev.kind = kindOfFailure(v.Kind)
 	}
 	ev.ewma, ev.ended = e.stats.ewma(), e.stats.ended()
-	a, ok := e.apply(ev, now)
-	if !ok {
-		return false
+	return r.apply(n, ev, now)
+}
+
+// apply runs one event on the machine of n and delivers what came of it. It
+// reports false if n has left the registry.
+func (r *Registry) apply(n *node, ev event, now int64) bool {
+	a, ok := n.Value.apply(ev, now)
+	for !ok {
+		if r.left(n) {
+			return false
+		}
+		a, ok = n.Value.apply(ev, now)
 	}
-	e.deliver(&a, n.Name(), r.base, &r.hooks)
+	n.Value.deliver(&a, n.Name(), r.base, &r.hooks)
 	r.unpark(n)
 	return true
+}
+
+// left reports whether n has left the registry. An eviction that is under way may
+// yet be called off, so it waits for its end.
+func (r *Registry) left(n *node) bool {
+	if !n.Value.snap.Load().gone {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return n.Value.snap.Load().gone
 }
 
 // entry returns the node of a tool and creates it if there is none. Without a
@@ -665,12 +685,7 @@ func (r *Registry) operate(tool string, o op) bool {
 	if n == nil {
 		return false
 	}
-	a, ok := n.Value.apply(event{op: o, ended: n.Value.stats.ended()}, r.now())
-	if ok {
-		n.Value.deliver(&a, n.Name(), r.base, &r.hooks)
-		r.unpark(n)
-	}
-	return ok
+	return r.apply(n, event{op: o, ended: n.Value.stats.ended()}, r.now())
 }
 
 // SetConfig puts another configuration in force, or returns every problem of it

@@ -1,0 +1,5 @@
+//go:build !race
+
+package toolhealth
+
+const raceEnabled = false

@@ -259,7 +259,7 @@ func (b *errorBuilder) node(depth int) error {
 	case 0:
 		return errors.New(b.text())
 	case 1:
-		return fmt.Errorf("%s: %w", b.text(), child())
+		return &textError{b.text(), child()} // not fmt.Errorf, which asks the child for its text
 	case 2:
 		return errors.Join(child(), child())
 	case 3: // a circle
@@ -350,8 +350,12 @@ func (b *errorBuilder) node(depth int) error {
 }
 
 type (
-	circularError  struct{ next error }
-	wrapError      struct{ error }
+	circularError struct{ next error }
+	wrapError     struct{ error }
+	textError     struct {
+		text  string
+		cause error
+	}
 	manyError      []error
 	explodingError struct{ when byte }
 	sliceError     []string
@@ -392,6 +396,8 @@ type (
 func (e *circularError) Error() string { return e.next.Error() } // never ends
 func (e *circularError) Unwrap() error { return e.next }
 func (e *wrapError) Unwrap() error     { return e.error }
+func (e *textError) Error() string     { return e.text }
+func (e *textError) Unwrap() error     { return e.cause }
 func (e manyError) Error() string      { return "many" }
 func (e manyError) Unwrap() []error    { return e }
 func (e sliceError) Error() string     { return "slice" }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolhealth/toolhealth/internal/backoff"
 	"github.com/toolhealth/toolhealth/internal/enum"
+	"github.com/toolhealth/toolhealth/internal/errfacts"
 	"github.com/toolhealth/toolhealth/internal/flight"
 )
 
@@ -467,7 +468,8 @@ type GuardConfig struct {
 	// else it is neutral. 0: it always is a timeout. It replaces the Gate's.
 	DeadlineFloor time.Duration
 	// Observe, if set, hears of each attempt and of each finished call, on the
-	// goroutine of the call. A panic in it is ignored.
+	// goroutine of the call; not of one that rides on an outer call of the same
+	// tool. A panic in it is ignored.
 	Observe func(Event)
 }
 
@@ -523,7 +525,7 @@ type Event struct {
 // went wrong is Failed/Calls, the retries for each call are Retries/Calls.
 type GuardCounts struct {
 	Calls           uint64 // that asked for this tool, running ones included
-	Failed          uint64 // of these, ended with an error
+	Failed          uint64 // of these, that no tool answered, also if a Partial handler did
 	Attempts        uint64 // runs of this tool, for whomever it was asked
 	Retries         uint64 // of these, not the first of their call
 	Refusals        uint64 // attempts that the gate refused
@@ -580,7 +582,7 @@ func (g *guardStats) read(now int64) GuardCounts {
 func (g *guardStats) takeToken(size int) bool {
 	for {
 		spent := g.spent.Load()
-		if spent+10 > 10*int64(size) {
+		if (spent+19)/10 > int64(size) { // not spent+10 > 10*size: that overflows
 			g.exhausted.Add(1)
 			return false
 		}
@@ -590,10 +592,10 @@ func (g *guardStats) takeToken(size int) bool {
 	}
 }
 
-// refund gives a tenth of a token back.
-func (g *guardStats) refund() {
+// refund gives tenths of a token back.
+func (g *guardStats) refund(tenths int64) {
 	for spent := g.spent.Load(); spent > 0; spent = g.spent.Load() {
-		if g.spent.CompareAndSwap(spent, spent-1) {
+		if g.spent.CompareAndSwap(spent, max(spent-tenths, 0)) {
 			return
 		}
 	}
@@ -681,52 +683,62 @@ func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 	}
 	if v.Outcome == OutcomeSuccess {
 		if stats != nil {
-			stats.refund()
+			stats.refund(1)
 		}
 		return d
 	}
 	policy := g.policy(tool)
 	open, wait := r.openFor(tool)
 	d.Wait = max(v.RetryAfter, 0)
-	d.Reason = policy.judge(v, attempt, policy.MaxAttempts, open)
-	if d.Reason == StopCircuitOpen {
+	d.Reason = judge(v, attempt, policy.MaxAttempts, open, policy.SideEffects)
+	switch d.Reason {
+	case StopCircuitOpen, StopIsolated:
 		d.Wait = wait
-	}
-	if d.Reason == RetryAllowed {
+	case RetryAllowed:
 		d.Reason, d.Wait = policy.pause(v, attempt, time.Time{}, stats)
 	}
 	return d
 }
 
-// openFor reports whether the tool's breaker refuses for another reason than a
-// stated wait, and for how long.
-func (r *Registry) openFor(tool string) (bool, time.Duration) {
+// openFor says whether the tool's breaker refuses for another reason than a
+// stated wait, and for how long: StopCircuitOpen, StopIsolated or StopNone.
+func (r *Registry) openFor(tool string) (StopReason, time.Duration) {
 	if r.inert() {
-		return false, 0
+		return StopNone, 0
 	}
 	n := r.table.Get(tool)
 	if n == nil {
-		return false, 0
+		return StopNone, 0
 	}
 	reason, wait := n.Value.snap.Load().admission(r.now())
-	return reason != StopNone && reason != StopRateLimited, time.Duration(wait)
+	switch reason {
+	case StopNone, StopRateLimited:
+		return StopNone, 0
+	case StopProbeInFlight:
+		reason = StopCircuitOpen // it has opened and has not closed since
+	}
+	return reason, time.Duration(wait)
 }
 
-// judge says how to go on after an attempt that was no success.
-func (c *Policy) judge(v Verdict, attempt, limit int, open bool) StopReason {
+// judge says how to go on after an attempt that was no success. open is what
+// openFor says; acts, that something may have been changed if the attempt ran.
+func judge(v Verdict, attempt, limit int, open StopReason, acts bool) StopReason {
+	unsafe := acts && !v.NotSent
 	switch {
 	case v.Outcome == OutcomeNeutral && v.Kind == KindCanceled:
 		return StopCanceled
 	case v.Outcome == OutcomeFailure && v.Kind == KindContract && !v.Retryable:
 		return StopContractViolation
-	case v.Outcome == OutcomeFailure && c.SideEffects && !v.NotSent:
+	case v.Outcome == OutcomeFailure && unsafe:
 		return StopOutcomeUnknown
 	case !v.Retryable:
 		return StopNonRetryable
-	case open:
-		return StopCircuitOpen
-	case v.Outcome == OutcomeThrottled && c.SideEffects && !v.NotSent:
+	case open != StopNone:
+		return open
+	case v.Outcome == OutcomeThrottled && unsafe:
 		return StopRateLimited
+	case unsafe:
+		return StopNonRetryable
 	case attempt >= limit:
 		return StopRetryExhausted
 	}
@@ -954,22 +966,29 @@ type callOptions[Out any] struct {
 // returns is classified, counted and retried as if the tool function had returned
 // it. Mark it with [WithVerdict] to say what it means; else it is a failure that
 // is not retried. The result itself reaches the caller as it is, beside the
-// *ToolError.
+// *ToolError. A nil check checks nothing.
 func CheckResult[Out any](check func(Out) error) CallOption[Out] {
-	return func(o *callOptions[Out]) { o.checks = append(o.checks, check) }
+	return func(o *callOptions[Out]) {
+		if check != nil {
+			o.checks = append(o.checks, check)
+		}
+	}
 }
 
 // CheckContract is CheckResult for the format of the answer: what it finds is a
 // failure of kind contract, the tool has changed.
 func CheckContract[Out any](validate func(Out) error) CallOption[Out] {
+	if validate == nil {
+		return CheckResult[Out](nil)
+	}
 	return CheckResult(func(out Out) error {
 		return WithVerdict(validate(out), vContract)
 	})
 }
 
-// Partial is the last resort when no tool has answered, unless the request was
-// rejected or the caller gave up: what it returns without an error is the call's
-// result.
+// Partial is the last resort when no tool has answered: what it returns without
+// an error is the call's result. It is not asked if the request was rejected or
+// denied, if the caller gave up, or if a tool with side effects may have acted.
 func Partial[Out any](f func(context.Context, *ToolError) (Out, error)) CallOption[Out] {
 	return func(o *callOptions[Out]) { o.partial = f }
 }
@@ -989,7 +1008,8 @@ func (o *callOptions[Out]) check(out Out) error {
 // Call makes one guarded call. fn is run with the name of the tool that serves,
 // which is a substitute's if the Gate has a Router and the tool is out; its ctx
 // is done when the attempt's time is up. The error is a *ToolError; the result
-// that comes with it is the last one that fn returned.
+// that comes with it is the last one that fn returned. Only an error that the
+// Gate's Classify calls a success is returned as it is, with its result.
 //
 // It allocates twice at most if fn succeeds at once and the policy has no
 // Timeout.
@@ -1012,7 +1032,7 @@ func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx conte
 	}
 	failure := c.end()
 	if failure == nil {
-		return out, nil
+		return out, c.lastErr // nil, but for an error that the Classifier calls a success
 	}
 	if o != nil && o.partial != nil && c.replace {
 		if part, ok := askPartial(c.ctx, o.partial, failure); ok {
@@ -1054,6 +1074,9 @@ func attempt[Out any](c *call, fn func(context.Context, string) (Out, error), o 
 			return
 		}
 		c.done(ctx, errGoexit)
+		if c.step == stepRetry { // says a Classifier; but there is nobody to run it
+			c.fail(Candidate{Tool: c.serving, Reason: StopNonRetryable, Kind: c.last.Kind, Err: errGoexit}, false)
+		}
 		c.end()
 	}()
 	if c.policy.Detach {
@@ -1176,8 +1199,12 @@ func (c *call) next() bool {
 		}
 	case stepRetry:
 		c.step = stepSubstitute
+		bucket := c.counts
 		if c.pause() && c.admit(c.g.now()) {
 			return true
+		}
+		if bucket != nil && c.policy.RetryBudget > 0 {
+			bucket.refund(10) // only a retry that is made costs a token
 		}
 	case stepDone, stepEnded:
 		return false
@@ -1290,25 +1317,23 @@ func (c *call) done(ctx context.Context, err error) {
 	c.ended = c.g.now()
 	c.attempts++
 	c.tries++
-	if err == nil {
-		c.last, c.lastErr, c.step = Verdict{}, nil, stepDone
-		if c.node != nil {
-			c.succeed(c.g.gate.Registry, c.ended)
-			c.counts.refund()
-		}
-		if c.g.config.Observe != nil {
-			c.observe(StopNone, 0)
-		}
-		return
+	c.last, c.lastErr = Verdict{}, err
+	if err != nil {
+		c.last = c.verdict(ctx, err)
 	}
-	c.last, c.lastErr = c.verdict(ctx, err), err
 	if c.node != nil {
 		c.report(c.g.gate.Registry, c.last, c.ended)
 	}
-	reason, wait := c.judge()
-	if c.g.config.Observe != nil {
-		c.observe(reason, wait)
+	if c.last.Outcome == OutcomeSuccess {
+		c.step = stepDone
+		if c.counts != nil {
+			c.counts.refund(1)
+		}
+		c.observe(StopNone, 0)
+		return
 	}
+	reason, wait := c.judge()
+	c.observe(reason, wait)
 	if reason == RetryAllowed {
 		c.step, c.wait = stepRetry, wait
 		return
@@ -1330,13 +1355,14 @@ func (c *call) judge() (StopReason, time.Duration) {
 	if c.settings.frame != nil || c.serving != c.tool {
 		limit = 1 // retries are the outermost call's; a substitute has one chance
 	}
-	var open bool
+	var open StopReason
 	var wait time.Duration
 	if c.node != nil {
 		open, wait = c.g.gate.Registry.openFor(c.serving)
 	}
-	switch reason := c.policy.judge(c.last, c.tries, limit, open); reason {
-	case StopCircuitOpen:
+	acts := c.policy.SideEffects || unknownInside(c.lastErr)
+	switch reason := judge(c.last, c.tries, limit, open, acts); reason {
+	case StopCircuitOpen, StopIsolated:
 		return reason, wait
 	case RetryAllowed:
 		deadline, _ := c.ctx.Deadline()
@@ -1345,8 +1371,23 @@ func (c *call) judge() (StopReason, time.Duration) {
 		c.canceled = c.ctx.Err()
 		return reason, 0
 	default:
+		if c.last.Kind == KindTimeout {
+			c.canceled = c.ctx.Err() // if the time that was up is the caller's
+		}
 		return reason, max(c.last.RetryAfter, 0)
 	}
+}
+
+// unknownInside reports whether err is that of a guarded call further in whose
+// tool may have acted: then this tool may have, too.
+func unknownInside(err error) bool {
+	nodes, _ := errfacts.Tree(err)
+	for _, node := range nodes {
+		if e, ok := node.(*ToolError); ok && e != nil && e.Reason == StopOutcomeUnknown {
+			return true
+		}
+	}
+	return false
 }
 
 // replaceable reports whether a substitute may do what the tool did not.
@@ -1421,9 +1462,7 @@ func (c *call) end() *ToolError {
 			info.Reason = e.Reason
 		}
 	}
-	if c.g.config.Observe != nil {
-		c.observeEnd(e)
-	}
+	c.observeEnd(e)
 	return e
 }
 
@@ -1435,7 +1474,8 @@ func (c *call) failure() *ToolError {
 		if f.Reason == StopCanceled || f.Reason == StopOutcomeUnknown {
 			decisive = i
 		}
-		if f.RetryAfter > 0 && (e.RetryAfter == 0 || f.RetryAfter < e.RetryAfter) {
+		known := f.RetryAfter > 0 && f.Reason != StopUnknownTool // that one says no more than a cooldown
+		if known && (e.RetryAfter == 0 || f.RetryAfter < e.RetryAfter) {
 			e.RetryAfter = f.RetryAfter
 		}
 	}
@@ -1443,7 +1483,14 @@ func (c *call) failure() *ToolError {
 	return e
 }
 
+// observed reports whether an observer hears of this call. One that rides is a
+// part of another.
+func (c *call) observed() bool { return c.g.config.Observe != nil && !c.riding }
+
 func (c *call) observe(reason StopReason, wait time.Duration) {
+	if !c.observed() {
+		return
+	}
 	tell(c.g.config.Observe, Event{
 		Tool: c.tool, Served: c.serving, Attempt: c.tries, Verdict: c.last, Reason: reason,
 		Took: time.Duration(max(c.ended-c.admission.start, 0)), Wait: wait,
@@ -1451,14 +1498,17 @@ func (c *call) observe(reason StopReason, wait time.Duration) {
 }
 
 func (c *call) observeEnd(e *ToolError) {
+	if !c.observed() {
+		return
+	}
 	event := Event{
 		Tool: c.tool, Served: c.serving, Final: true, Attempt: c.attempts, Verdict: c.last,
 		Took: time.Duration(max(c.g.now()-c.begun, 0)),
 	}
 	if e != nil {
 		event.Reason, event.Wait, event.Verdict.Kind = e.Reason, e.RetryAfter, e.Kind
-		if c.attempts == 0 {
-			event.Verdict.Outcome = OutcomeNeutral
+		if c.attempts == 0 || e.Reason == StopCanceled {
+			event.Verdict = Verdict{Outcome: OutcomeNeutral, Kind: e.Kind}
 		}
 	}
 	tell(c.g.config.Observe, event)

@@ -17,14 +17,14 @@ func Delay(base, limit time.Duration, factor float64, attempt int) time.Duration
 	if limit <= 0 {
 		limit = math.MaxInt64
 	}
-	if !(factor > 1) {
+	if !(factor > 1) || attempt <= 1 {
 		return min(base, limit)
 	}
-	d := float64(base) * math.Pow(factor, float64(max(attempt, 1)-1))
+	d := float64(base) * math.Pow(factor, float64(attempt-1))
 	if d >= float64(limit) { // +Inf too
 		return limit
 	}
-	return time.Duration(d)
+	return max(time.Duration(d), base) // a float may be a little less
 }
 
 // Jitter takes up to the fraction jitter away from d, uniformly by draw in [0,1):

@@ -57,16 +57,19 @@ func tripByName(r *toolhealth.Registry, tool string) {
 	}
 }
 
-// unlessShort returns full, or short under -short.
+// unlessShort returns full, or short under -short and under the race detector.
 func unlessShort(full, short int) int {
-	if testing.Short() {
+	if testing.Short() || toolhealth.RaceEnabled {
 		return short
 	}
 	return full
 }
 
 func TestC07OfTwoHundredCallersExactlyOneProbes(t *testing.T) {
-	rounds := unlessShort(1000, 50)
+	rounds := 1000
+	if testing.Short() {
+		rounds = 50
+	}
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, nil)
 		gate := &toolhealth.Gate{Registry: r}
@@ -199,18 +202,18 @@ func TestC28CauseOfASiblingIsNoFailureOfTheTool(t *testing.T) {
 	assert.Zero(t, h.Failures)
 }
 
-// exitError is how a shell tool says with which code it ended.
-type exitError struct {
+// shellExitError is how a shell tool says with which code it ended.
+type shellExitError struct {
 	code   int
 	output string
 }
 
-func (e *exitError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
+func (e *shellExitError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
 
 func TestC36TheHostMaySayWhatAnExitCodeMeans(t *testing.T) {
 	r := caseRegistry(t, nil)
 	gate := &toolhealth.Gate{Registry: r, Classify: toolhealth.ErrorRules{Own: []toolhealth.Rule{
-		toolhealth.For(func(e *exitError) toolhealth.Verdict {
+		toolhealth.For(func(e *shellExitError) toolhealth.Verdict {
 			if e.code == 1 && e.output != "" {
 				return toolhealth.Verdict{}
 			}
@@ -223,9 +226,9 @@ func TestC36TheHostMaySayWhatAnExitCodeMeans(t *testing.T) {
 		permit.Done(t.Context(), err)
 	}
 	for range 8 {
-		settle(&exitError{1, "no match"})
+		settle(&shellExitError{1, "no match"})
 	}
-	settle(fmt.Errorf("running grep: %w", &exitError{2, ""}))
+	settle(fmt.Errorf("running grep: %w", &shellExitError{2, ""}))
 	h := caseHealth(t, r, "grep")
 	assert.EqualValues(t, 8, h.Successes)
 	assert.EqualValues(t, 1, h.Failures)
@@ -818,11 +821,11 @@ func TestC134BOnlyThreeFailuresInARowOpen(t *testing.T) {
 
 // lonelyTarget is a tool that fifty callers poll every 100ms, each call taking
 // 50ms; answers says how a call ends, given how many were in flight with it.
-func lonelyTarget(t *testing.T, config func(*toolhealth.BreakerConfig), answers func(inFlight int) bool) (runs int, trips uint64) {
+func lonelyTarget(t *testing.T, minutes int, config func(*toolhealth.BreakerConfig), answers func(inFlight int) bool) (runs int, trips uint64) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := &toolhealth.Gate{Registry: caseRegistry(t, func(c *toolhealth.Config) { config(&c.Breaker) })}
 		tripByName(gate.Registry, "search")
-		for range 10 * 60 * 10 {
+		for range minutes * 60 * 10 {
 			var admitted []*toolhealth.Permit
 			for range 50 {
 				if permit, err := gate.Allow(t.Context(), "search"); err == nil {
@@ -855,16 +858,17 @@ func TestC138OneGoodProbeReopensTheFlood(t *testing.T) {
 	}
 
 	// A: each cooldown ends with one good probe and a flood that fails.
-	runs, trips := lonelyTarget(t, usual, alone)
-	assert.InDelta(t, 20, trips, 2)
-	assert.InDelta(t, 20*51, runs, 150, "one probe and fifty for each cooldown")
-	strictRuns, strictTrips := lonelyTarget(t, strict, alone)
+	minutes := unlessShort(10, 5)
+	runs, trips := lonelyTarget(t, minutes, usual, alone)
+	assert.InDelta(t, 2*minutes, trips, 2)
+	assert.InDelta(t, 2*minutes*51, runs, 150, "one probe and fifty for each cooldown")
+	strictRuns, strictTrips := lonelyTarget(t, minutes, strict, alone)
 	assert.InDelta(t, runs, strictRuns, 150, "a second good probe does not help against a flood")
 	assert.InDelta(t, trips, strictTrips, 2)
 
 	// B: with one success in three, wanting two in a row spares two spells of three.
-	runs, trips = lonelyTarget(t, usual, lucky())
-	strictRuns, strictTrips = lonelyTarget(t, strict, lucky())
+	runs, trips = lonelyTarget(t, 10, usual, lucky())
+	strictRuns, strictTrips = lonelyTarget(t, 10, strict, lucky())
 	assert.Less(t, strictTrips, trips)
 	assert.Less(t, strictRuns, runs)
 	t.Logf("B: %d runs and %d trips with one success, %d and %d with two", runs, trips, strictRuns, strictTrips)

@@ -1,0 +1,4 @@
+package toolhealth
+
+// RaceEnabled is raceEnabled for the tests outside the package.
+const RaceEnabled = raceEnabled

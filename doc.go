@@ -4,9 +4,10 @@
 // An agent runtime asks it before each tool call, tells it after each call, and
 // shows its summary on a dashboard. A tool that keeps failing is not called; the
 // model gets a short text instead of a timeout; one call at a time finds out
-// whether the tool is well again; a substitute can take the calls meanwhile. It
-// starts no goroutines and no timers, keeps no global state, and there is nothing
-// to close.
+// whether the tool is well again; a substitute can take the calls meanwhile.
+//
+// It keeps no global state, it starts no timers and, unless a [Policy] says Detach,
+// no goroutines, and there is nothing to close.
 //
 // # Three levels of use
 //

@@ -124,7 +124,7 @@ func ExampleGate_router() {
 func ExampleRefusal() {
 	ctx := context.Background()
 	config := toolhealth.DefaultConfig()
-	config.Breaker.RecoveryDuration = 20 * time.Millisecond
+	config.Breaker.RecoveryDuration = 500 * time.Millisecond
 	registry, err := toolhealth.NewRegistryWithConfig(config)
 	if err != nil {
 		fmt.Println(err)

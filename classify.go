@@ -3,8 +3,6 @@ package toolhealth
 import (
 	"context"
 	"errors"
-	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -104,7 +102,7 @@ type ErrorRules struct {
 	// Own rules come after what an error says of itself (see WithVerdict) and
 	// before all else, in this order; the first that knows the error decides.
 	Own []Rule
-	// NoText switches off the last resort, a list of seven texts of errors that
+	// NoText switches off the last resort: a short list of texts of errors that
 	// can be told by nothing else.
 	NoText bool
 }
@@ -128,21 +126,26 @@ type ErrorRules struct {
 // It never panics or hangs, whatever the error is made of.
 func Classify(ctx context.Context, err error) Verdict { return ErrorRules{}.Classify(ctx, err) }
 
-// Classify classifies as the function of that name does, with the rules.
+// Classify classifies as the function of that name does, with the rules. A rule
+// that panics is passed over. Errors that are cyclic, or have more than a
+// thousand nodes, are not shown to the rules: errors.As might never come back.
 func (r ErrorRules) Classify(ctx context.Context, err error) Verdict {
 	if err == nil {
 		return Verdict{}
 	}
-	nodes, whole := errfacts.Tree(err)
+	var buf [8]error // on the stack: most trees are small
+	nodes, whole := errfacts.Tree(buf[:0], err)
 	if v, ok := refusalVerdict(nodes); ok {
 		return v
 	}
 	if v, ok := selfDescribed(nodes); ok {
 		return v
 	}
-	for _, rule := range r.Own {
-		if v, ok := rule(err); ok {
-			return v
+	if whole {
+		for _, rule := range r.Own {
+			if v, ok := rule.ask(err); ok {
+				return v
+			}
 		}
 	}
 	if ctx != nil {
@@ -156,25 +159,40 @@ func (r ErrorRules) Classify(ctx context.Context, err error) Verdict {
 	}
 	for _, node := range nodes {
 		if _, ok := node.(*attemptTimeoutError); ok {
-			return Verdict{Outcome: OutcomeFailure, Kind: KindTimeout, Retryable: true}
+			return vTimeout
 		}
 	}
 	if !whole {
-		return Verdict{Outcome: OutcomeFailure, Kind: KindUnknown}
+		return vUnknown
 	}
-	return verdictOf(errfacts.Of(nodes, !r.NoText), time.Now())
+	return verdictOf(errfacts.Of(nodes, !r.NoText))
+}
+
+// ask asks a rule that is somebody else's code.
+func (rule Rule) ask(err error) (v Verdict, ok bool) {
+	defer func() {
+		if recover() != nil {
+			v, ok = Verdict{}, false
+		}
+	}()
+	return rule(err)
 }
 
 func refusalVerdict(nodes []error) (Verdict, bool) {
 	for _, node := range nodes {
-		if e, ok := node.(*ToolError); ok && e != nil && e.Attempts > 0 {
-			return Verdict{}, false // a tool did run; what it said counts
-		}
-		if r, ok := node.(*Refusal); ok && r != nil {
-			return Verdict{Outcome: OutcomeNeutral, Kind: KindRefused, NotSent: true, RetryAfter: r.RetryAfter}, true
-		}
-		if node == ErrRefused {
-			return Verdict{Outcome: OutcomeNeutral, Kind: KindRefused, NotSent: true}, true
+		switch e := node.(type) {
+		case *ToolError:
+			if e != nil && e.Attempts > 0 {
+				return Verdict{}, false // a tool did run; what it said counts
+			}
+		case *Refusal:
+			if e != nil {
+				return Verdict{Outcome: OutcomeNeutral, Kind: KindRefused, NotSent: true, RetryAfter: max(e.RetryAfter, 0)}, true
+			}
+		default:
+			if node == ErrRefused {
+				return vRefused, true
+			}
 		}
 	}
 	return Verdict{}, false
@@ -188,7 +206,7 @@ type ToolVerdicter interface {
 
 func selfDescribed(nodes []error) (v Verdict, ok bool) {
 	for _, node := range nodes {
-		if d, is := node.(ToolVerdicter); is {
+		if d, is := node.(ToolVerdicter); is && node != errNoAdapter { // that is no word of a tool
 			if v, ok = askVerdict(d); ok {
 				return v, true
 			}
@@ -231,7 +249,8 @@ func (e *markedError) ToolVerdict() Verdict { return e.verdict }
 //	})
 func For[E error](verdict func(E) Verdict) Rule {
 	return func(err error) (Verdict, bool) {
-		nodes, _ := errfacts.Tree(err)
+		var buf [8]error
+		nodes, _ := errfacts.Tree(buf[:0], err)
 		for _, node := range nodes {
 			if e, ok := node.(E); ok {
 				return verdict(e), true
@@ -258,7 +277,7 @@ func ClassifyHTTPStatus(code int, retryAfter string) Verdict {
 	if code >= 100 && code < 300 {
 		return Verdict{}
 	}
-	return httpVerdict(code, "", parseRetryAfter(retryAfter, time.Now()))
+	return httpVerdict(code, "", errfacts.RetryAfter(retryAfter))
 }
 
 // httpVerdict is ClassifyHTTPStatus for an error. name is the provider's own code.
@@ -304,29 +323,6 @@ func httpVerdict(code int, name string, wait time.Duration) Verdict {
 	return Verdict{Outcome: OutcomeFailure, Kind: KindUnknown}
 }
 
-// httpDates are the three forms of a date in HTTP.
-var httpDates = []string{"Mon, 02 Jan 2006 15:04:05 GMT", "Monday, 02-Jan-06 15:04:05 MST", time.ANSIC}
-
-// parseRetryAfter returns the wait that a Retry-After header states, 0 if none.
-func parseRetryAfter(s string, now time.Time) time.Duration {
-	s = strings.TrimSpace(s)
-	if f, err := strconv.ParseFloat(s, 64); err == nil {
-		switch {
-		case !(f > 0):
-			return 0
-		case f*float64(time.Second) >= math.MaxInt64:
-			return math.MaxInt64
-		}
-		return time.Duration(f * float64(time.Second))
-	}
-	for _, layout := range httpDates {
-		if t, err := time.Parse(layout, s); err == nil {
-			return max(t.Sub(now), 0)
-		}
-	}
-	return 0
-}
-
 // Verdicts that the tables below share. "safe" ones were surely not sent.
 var (
 	vFailed      = Verdict{Outcome: OutcomeFailure, Kind: KindServerError}
@@ -349,15 +345,19 @@ var (
 	vUndecided   = Verdict{Outcome: OutcomeNeutral, Kind: KindContract}
 	vHost        = Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, Retryable: true}
 	vPending     = Verdict{Outcome: OutcomeNeutral, Kind: KindDenied}
+	vRefused     = Verdict{Outcome: OutcomeNeutral, Kind: KindRefused, NotSent: true}
 )
 
 // classVerdicts are the facts that need no look at their code.
-var classVerdicts = map[errfacts.Class]Verdict{
+var classVerdicts = [...]Verdict{
+	errfacts.None:          vUnknown,
 	errfacts.HostExhausted: vHost,
 	errfacts.NameNotFound:  vNoHost,
 	errfacts.TLS:           vNoHost,
+	errfacts.TLSAlert:      {Outcome: OutcomeFailure, Kind: KindConnection},
 	errfacts.BadRequestURL: vNoHost,
 	errfacts.Timeout:       vTimeout,
+	errfacts.Throttled:     vLimited,
 	errfacts.NoRows:        vNotFound,
 	errfacts.RefusedStream: vUnreachable,
 	errfacts.Stream:        vCut,
@@ -369,7 +369,8 @@ var classVerdicts = map[errfacts.Class]Verdict{
 	errfacts.Exist:         vConflict,
 	errfacts.JSON:          vUndecided,
 	errfacts.Canceled:      vGaveUp,
-	errfacts.Text:          vContract,
+	errfacts.OpenBreaker:   vRefused,
+	errfacts.Nonsense:      vContract,
 }
 
 // grpcVerdicts are indexed by the gRPC code.
@@ -384,6 +385,7 @@ var rpcVerdicts = map[int]Verdict{
 	-32000: vCut, -32001: vTimeout, -32002: vNotFound, -32003: vCut, -32004: vCut, -32005: vRetry,
 	-32020: vContract, -32021: vContract, -32022: vContract,
 	-32029: vLimited, -32042: vPending, -32800: vGaveUp,
+	32600: vCut, // "Session terminated" of the Python servers, with this sign
 }
 
 // sqlVerdicts are prefixes of SQLSTATEs; the longest that fits counts.
@@ -408,47 +410,38 @@ var redisVerdicts = map[string]Verdict{
 	"READONLY": vRetry, "MAXCLIENTS": vRetry, "OOM": vFailed, "NOAUTH": vDenied, "NOPERM": vDenied,
 }
 
-// awsThrottles are the codes by which AWS services say: too fast.
-var awsThrottles = map[string]bool{
-	"Throttling": true, "ThrottlingException": true, "ThrottledException": true,
-	"RequestThrottled": true, "RequestThrottledException": true, "TooManyRequestsException": true,
-	"ProvisionedThroughputExceededException": true, "TransactionInProgressException": true,
-	"RequestLimitExceeded": true, "BandwidthLimitExceeded": true, "LimitExceededException": true,
-	"SlowDown": true, "PriorRequestNotComplete": true, "EC2ThrottledException": true,
-}
-
 // verdictOf is rules 7 and 8.
-func verdictOf(f errfacts.Facts, now time.Time) Verdict {
-	wait := max(f.Wait, 0)
-	if f.RetryAfter != "" {
-		wait = parseRetryAfter(f.RetryAfter, now)
-	}
-	v := factVerdict(f.Fact, wait)
+func verdictOf(f errfacts.Facts) Verdict {
+	v := factVerdict(f)
 	if v.Outcome == OutcomeRejected || v.Outcome == OutcomeNeutral {
 		return v
 	}
-	if v.Kind == KindRateLimited && wait > 0 && v.Retryable {
+	if v.Kind == KindRateLimited && v.Retryable && f.Wait > 0 {
 		v.Outcome = OutcomeThrottled
 	}
-	if v.Retryable {
-		v.RetryAfter = wait
-	}
-	v.NotSent = v.NotSent || f.NotSent
 	if f.Retry != 0 {
 		v.Retryable = f.Retry > 0
 	}
+	if v.Retryable || v.Outcome == OutcomeThrottled {
+		v.RetryAfter = f.Wait
+	}
+	v.NotSent = v.NotSent || f.NotSent
 	return v
 }
 
-func factVerdict(f errfacts.Fact, wait time.Duration) Verdict {
+func factVerdict(f errfacts.Facts) Verdict {
 	switch f.Class {
+	case errfacts.None:
+		if f.Wait > 0 && f.Retry >= 0 {
+			return vLimited // all it says is: wait
+		}
 	case errfacts.Dial, errfacts.NameFailed:
 		if f.Code != 0 {
 			return vSafeTimeout
 		}
 		return vUnreachable
 	case errfacts.HTTP:
-		return httpVerdict(f.Code, f.Name, wait)
+		return httpVerdict(f.Code, f.Name, f.Wait)
 	case errfacts.GRPC:
 		return grpcVerdicts[f.Code]
 	case errfacts.JSONRPC:
@@ -462,19 +455,17 @@ func factVerdict(f errfacts.Fact, wait time.Duration) Verdict {
 				return v
 			}
 		}
+		return vUnknown
 	case errfacts.MySQL:
 		if v, ok := mysqlVerdicts[f.Code]; ok {
 			return v
 		}
+		return vUnknown
 	case errfacts.Redis:
 		if v, ok := redisVerdicts[f.Name]; ok {
 			return v
 		}
 		return vInvalid
-	case errfacts.AWS:
-		if awsThrottles[f.Name] {
-			return vLimited
-		}
 	case errfacts.Exit:
 		switch {
 		case f.Code == 126 || f.Code == 127:
@@ -482,12 +473,9 @@ func factVerdict(f errfacts.Fact, wait time.Duration) Verdict {
 		case f.Code >= 1 && f.Code <= 125:
 			return vInvalid
 		}
-	default:
-		if v, ok := classVerdicts[f.Class]; ok {
-			return v
-		}
+		return vUnknown
 	}
-	return vUnknown
+	return classVerdicts[f.Class]
 }
 
 // attemptTimeoutError marks the error of an attempt whose own time was up while

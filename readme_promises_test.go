@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,97 +15,6 @@ import (
 )
 
 // Promises of the README that no other test is about.
-
-func TestNothingIsRequiredOfANilOrZeroValue(t *testing.T) {
-	ctx := context.Background()
-	failing := errors.New("failing")
-	registries := map[string]*toolhealth.Registry{"nil": nil, "zero": new(toolhealth.Registry)}
-	for name, r := range registries {
-		t.Run(name+" registry", func(t *testing.T) {
-			for range 5 {
-				assert.True(t, r.AllowRequest("search"))
-				r.RecordFailure("search", time.Second)
-				r.RecordSuccess("search", time.Second)
-			}
-			assert.True(t, r.Available("search"))
-			assert.Zero(t, r.Len())
-			assert.Empty(t, r.HealthSummary().Tools)
-			_, known := r.Health("search")
-			assert.False(t, known)
-			assert.False(t, r.Isolate("search"))
-			assert.False(t, r.Reset("search"))
-			assert.False(t, r.Remove("search"))
-			for range r.All() {
-				t.Error("a tool")
-			}
-			r.OnTransition(func(toolhealth.Transition) { t.Error("a transition") })()
-		})
-	}
-	for name, g := range map[string]*toolhealth.Gate{
-		"nil": nil, "zero": new(toolhealth.Gate), "of a zero registry": {Registry: registries["zero"]},
-	} {
-		t.Run(name+" gate", func(t *testing.T) {
-			for range 5 {
-				permit, err := g.Allow(ctx, "search")
-				require.NoError(t, err)
-				assert.Equal(t, "search", permit.Tool())
-				assert.False(t, permit.Tracked())
-				permit.KeepAlive()
-				permit.Done(ctx, failing)
-				permit.Release()
-			}
-			offer, leaveOut := g.Offer([]string{"search"})
-			assert.Equal(t, []string{"search"}, offer)
-			assert.Empty(t, leaveOut)
-		})
-	}
-	for name, g := range map[string]*toolhealth.Guard{"nil": nil, "zero": new(toolhealth.Guard)} {
-		t.Run(name+" guard", func(t *testing.T) {
-			for range 5 {
-				runs := 0
-				_, err := toolhealth.Call(ctx, g, "search", func(context.Context, string) (string, error) {
-					runs++
-					return "", failing
-				})
-				require.ErrorIs(t, err, failing)
-				assert.Equal(t, 1, runs)
-			}
-		})
-	}
-	t.Run("zero permit", func(t *testing.T) {
-		var permit toolhealth.Permit
-		permit.Done(ctx, failing)
-		permit.Settle(toolhealth.Verdict{})
-		permit.Release()
-		permit.KeepAlive()
-		assert.Empty(t, permit.Tool())
-	})
-}
-
-func TestADoneContextTakesNoProbeAndCountsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := toolhealth.NewRegistry()
-		gate := &toolhealth.Gate{Registry: r}
-		for range 3 {
-			r.RecordFailure("search", time.Second)
-		}
-		time.Sleep(30 * time.Second)
-		before, _ := r.Health("search")
-		require.True(t, before.ProbeDue)
-
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, err := gate.Allow(ctx, "search")
-		require.ErrorIs(t, err, context.Canceled)
-		_, err = gate.Allow(ctx, "never seen")
-		require.ErrorIs(t, err, context.Canceled)
-
-		after, _ := r.Health("search")
-		assert.Equal(t, before, after)
-		assert.Equal(t, 1, r.Len())
-		assert.True(t, r.AllowRequest("search"), "the probe is still to be had")
-	})
-}
 
 func TestATextOfAnErrorGoesNowhere(t *testing.T) {
 	const secret = "sk-12345 at db.internal"
@@ -137,20 +45,6 @@ func TestATextOfAnErrorGoesNowhere(t *testing.T) {
 		}
 	}
 	assert.NotContains(t, refusal.Error()+failed.Error(), "12345")
-}
-
-func TestNamesAreTakenByteForByte(t *testing.T) {
-	r := toolhealth.NewRegistry()
-	for _, name := range []string{"search", "Search", " search", "search ", strings.Repeat("x", 100_000), "\xff", "a\x00b"} {
-		for range 3 {
-			require.True(t, r.AllowRequest(name))
-			r.RecordFailure(name, time.Second)
-		}
-		assert.False(t, r.AllowRequest(name))
-	}
-	assert.Equal(t, 7, r.Len())
-	assert.False(t, r.AllowRequest(""), "the empty name is refused")
-	assert.Equal(t, 7, r.Len())
 }
 
 // N replicas: N times the threshold in failures, and up to N probes a cooldown.

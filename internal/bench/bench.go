@@ -24,6 +24,8 @@ type Case struct {
 	// Workers is how many goroutines are busy all the time; 0 means that the loop
 	// and all that it waits for is one thread.
 	Workers int
+	// Long: a slice has to be long, because starting the workers takes a while.
+	Long bool
 	// Last: leaves goroutines or global state behind, so it runs after the others.
 	Last bool
 	// New makes what is measured and returns the loop of n calls. The loop must
@@ -51,6 +53,21 @@ type Result struct {
 	NsPerOp    float64
 	AllocsOp   float64
 	BytesPerOp float64
+	Disturbed  bool // no slice had the processor to itself: NsPerOp is too high
+}
+
+// Undisturbed returns the results that are not disturbed, or all if there is none.
+func Undisturbed(results []Result) []Result {
+	var quiet []Result
+	for _, r := range results {
+		if !r.Disturbed {
+			quiet = append(quiet, r)
+		}
+	}
+	if quiet == nil {
+		return results
+	}
+	return quiet
 }
 
 // String returns the line that go test -bench would print, for benchstat.
@@ -77,8 +94,8 @@ func Measure(c Case, benchtime time.Duration) Result {
 	runtime.GC() // of what the case before left
 
 	slice, patience := benchtime/10, 5*benchtime
-	if c.Workers > 1 { // more than one processor has to be there at once
-		slice, patience = slice/2, 4*patience
+	if c.Workers > 1 && !c.Long { // more than one processor has to be there at once
+		slice, patience = slice/5, 4*patience
 	}
 	n := calibrate(run, slice)
 	var before, after runtime.MemStats
@@ -97,11 +114,12 @@ func Measure(c Case, benchtime time.Duration) Result {
 		best = min(best, d)
 	}
 	runtime.ReadMemStats(&after)
-	if kept == 0 {
+	disturbed := kept == 0
+	if disturbed {
 		kept, took = n, best
 	}
 	return Result{
-		Case: c.Name, N: kept,
+		Case: c.Name, N: kept, Disturbed: disturbed,
 		NsPerOp:    float64(took.Nanoseconds()) / float64(kept),
 		AllocsOp:   float64(after.Mallocs-before.Mallocs) / float64(calls),
 		BytesPerOp: float64(after.TotalAlloc-before.TotalAlloc) / float64(calls),

@@ -74,8 +74,12 @@ func own(name, keeps string, last bool, mk func(t *Teardown) (call func(name str
 	}}
 }
 
-func peers() []Case {
+func init() { // go-zero writes to the log now and then
 	logx.Disable()
+	logx.DisableStat()
+}
+
+func peers() []Case {
 	const counts = "counts, streak"
 
 	type goBreaker = *gobreaker.CircuitBreaker[int]

@@ -91,15 +91,24 @@ func runAll(cases []bench.Case) error {
 
 	medians := bench.Medians{Ns: make(map[string]float64), Allocs: make(map[string]float64)}
 	var table strings.Builder
+	disturbed := false
 	fmt.Fprintf(&table, "| case | ns/op | spread | B/op | allocs/op | keeps |\n|---|---:|---:|---:|---:|---|\n")
 	for _, c := range cases {
-		s := samples[c.Name]
+		s := bench.Undisturbed(samples[c.Name])
+		name := c.Name
+		if s[0].Disturbed {
+			name += " †"
+			disturbed = true
+		}
 		ns := summary(s, func(r bench.Result) float64 { return r.NsPerOp })
 		allocs := summary(s, func(r bench.Result) float64 { return r.AllocsOp })
 		size := summary(s, func(r bench.Result) float64 { return r.BytesPerOp })
 		medians.Ns[c.Name], medians.Allocs[c.Name] = ns.Center, allocs.Center
 		fmt.Fprintf(&table, "| %s | %s | %s | %.0f | %.0f | %s |\n",
-			c.Name, figure(ns.Center), ns.PctRangeString(), size.Center, allocs.Center, c.Keeps)
+			name, figure(ns.Center), ns.PctRangeString(), size.Center, allocs.Center, c.Keeps)
+	}
+	if disturbed {
+		table.WriteString("\n† Never had the processors to itself: too high.\n")
 	}
 	fmt.Print(table.String())
 	if *only != "" {

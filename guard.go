@@ -1381,7 +1381,8 @@ func (c *call) judge() (StopReason, time.Duration) {
 // unknownInside reports whether err is that of a guarded call further in whose
 // tool may have acted: then this tool may have, too.
 func unknownInside(err error) bool {
-	nodes, _ := errfacts.Tree(err)
+	var buf [8]error
+	nodes, _ := errfacts.Tree(buf[:0], err)
 	for _, node := range nodes {
 		if e, ok := node.(*ToolError); ok && e != nil && e.Reason == StopOutcomeUnknown {
 			return true

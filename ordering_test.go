@@ -229,7 +229,9 @@ func TestASlowHookDelaysOnlyItsOwnTool(t *testing.T) {
 		r.Isolate("slow")
 		failTimes(r, "quick", 3)
 		assert.Equal(t, time.Duration(0), time.Since(start), "nobody waits for the slow hook")
+		mu.Lock()
 		assert.Equal(t, []string{"quick 2"}, log)
+		mu.Unlock()
 		<-done
 		assert.Equal(t, []string{"quick 2", "slow 2", "slow 3", "slow 4"}, log)
 	})

@@ -1,0 +1,164 @@
+package toolhealth
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What every call pays: the promises of README.md about allocations.
+func TestTheCallPathDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	ctx := context.Background()
+	r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 1 << 40 })
+	g := &Gate{Registry: r, Router: routerWith(t, map[string][]string{"other": {"well"}})}
+	for i := range 100 {
+		r.RecordSuccess(fmt.Sprint("filler", i), 0)
+	}
+	r.RecordSuccess("well", 0)
+	r.RecordFailure("sick", 0)
+	r.RecordFailure("open", 0)
+	r.Isolate("open")
+	full := registryWith(t, func(c *Config) { c.MaxTools = 1 })
+	failTimes(full, "open", 3)
+	names := []string{"well", "filler1", "filler99"}
+	for name, c := range map[string]struct {
+		most float64
+		do   func()
+	}{
+		"AllowRequest":               {0, func() { r.AllowRequest("well") }},
+		"AllowRequest, refused":      {0, func() { r.AllowRequest("open") }},
+		"AllowRequest, untracked":    {0, func() { full.AllowRequest("new") }},
+		"AllowRequest, empty name":   {0, func() { r.AllowRequest("") }},
+		"Available":                  {0, func() { r.Available("well") }},
+		"Available, open":            {0, func() { r.Available("open") }},
+		"Available, unknown":         {0, func() { r.Available("unknown") }},
+		"RecordSuccess":              {0, func() { r.RecordSuccess("well", time.Millisecond) }},
+		"RecordFailure":              {2, func() { r.RecordFailure("sick", time.Millisecond) }},
+		"RecordFailure while open":   {2, func() { r.RecordFailure("open", time.Millisecond) }},
+		"HealthStatus without fails": {0, func() { r.HealthStatus("well") }},
+		"Gate.Allow and Done": {0, func() {
+			permit, _ := g.Allow(ctx, "well")
+			permit.Done(ctx, nil)
+		}},
+		"Gate.Allow and Release, deferred": {0, func() {
+			permit, _ := g.Allow(ctx, "well")
+			defer permit.Release()
+			permit.Done(ctx, nil)
+		}},
+		"Gate.Allow and a rejection": {0, func() {
+			permit, _ := g.Allow(ctx, "well")
+			permit.Settle(Verdict{Outcome: OutcomeRejected, Kind: KindNotFound})
+		}},
+		"Gate.Allow, refused": {2, func() {
+			if _, err := g.Allow(ctx, "open"); err == nil {
+				t.Error("admitted")
+			}
+		}},
+		"Resolve": {0, func() {
+			for _, name := range names {
+				g.Router.Resolve(name, r)
+			}
+		}},
+	} {
+		assert.LessOrEqual(t, testing.AllocsPerRun(100, c.do), c.most, name)
+	}
+	b := newBreaker(t, nil)
+	assert.Zero(t, testing.AllocsPerRun(100, func() { b.AllowRequest(); b.RecordSuccess(0); b.Available() }))
+	s := NewStats()
+	s.RecordFailure(KindTimeout, 0)
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		s.RecordSuccess(1)
+		s.RecordFailure(KindTimeout, 1)
+		s.RecordNeutral()
+	}))
+}
+
+// Entries lie side by side in memory. What one tool's calls write must not share
+// a cache line with what another tool's calls read.
+func TestTheLayoutOfAnEntryFitsCacheLines(t *testing.T) {
+	if strconv.IntSize != 64 {
+		t.Skip("laid out for 64 bits")
+	}
+	var n node
+	const line = 64
+	stats := unsafe.Offsetof(n.Value) + unsafe.Offsetof(n.Value.stats)
+	assert.Zero(t, stats%line, "the counters begin at %d", stats)
+	size := unsafe.Sizeof(n)
+	assert.LessOrEqual(t, size, uintptr(192))
+	// The allocator's size class for it keeps the alignment.
+	r := NewRegistry()
+	for i := range 100 {
+		r.AllowRequest(fmt.Sprint(i))
+	}
+	for n := range r.table.All() {
+		assert.Zero(t, uintptr(unsafe.Pointer(&n.Value.stats))%line)
+	}
+	t.Logf("an entry is %d bytes, its counters begin at %d", size, stats)
+	// What each success writes is within the first line of the counters.
+	var s Stats
+	assert.Less(t, unsafe.Offsetof(s.permitOK), uintptr(line))
+	assert.Less(t, unsafe.Offsetof(s.sumOK), uintptr(line))
+	assert.Less(t, unsafe.Offsetof(s.admitted), uintptr(line))
+}
+
+func heapInUse() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func TestAnIdleToolCostsAtMost400Bytes(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector needs memory of its own")
+	}
+	const tools = 10_000
+	names := make([]string, tools)
+	for i := range names {
+		names[i] = fmt.Sprintf("made_up_tool_name_%05d", i)
+	}
+	before := heapInUse()
+	r := NewRegistry()
+	for _, name := range names {
+		require.True(t, r.AllowRequest(name))
+		r.RecordSuccess(name, time.Millisecond)
+	}
+	each := float64(int64(heapInUse()-before)) / tools
+	assert.LessOrEqual(t, each, 400.0)
+	assert.GreaterOrEqual(t, each, 150.0, "measured something")
+	t.Logf("%.0f bytes per tool, its name of %d bytes included", each, len(names[0]))
+	assert.Equal(t, tools, r.Len())
+	runtime.KeepAlive(names)
+}
+
+// Nothing runs in the background: no goroutine for all that a registry can do.
+func TestARegistryStartsNoGoroutine(t *testing.T) {
+	before := runtime.NumGoroutine()
+	r := NewRegistry()
+	g := &Gate{Registry: r}
+	stop := r.OnTransition(func(Transition) {})
+	for i := range 100 {
+		tool := fmt.Sprint("t", i)
+		failTimes(r, tool, 3)
+		r.AllowRequest(tool)
+		if permit, err := g.Allow(t.Context(), fmt.Sprint("u", i)); err == nil {
+			permit.KeepAlive() // and never settled
+		}
+		r.Isolate(tool)
+	}
+	require.NoError(t, r.SetConfig(Config{}))
+	r.HealthSummary()
+	stop()
+	assert.LessOrEqual(t, runtime.NumGoroutine(), before)
+}

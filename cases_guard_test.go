@@ -471,11 +471,11 @@ func TestC127AbandonedCallsAreSeenAndEnd(t *testing.T) {
 		}
 		for range 1000 {
 			call("slow", func(context.Context, string) (string, error) {
-				time.Sleep(500 * time.Millisecond)
+				time.Sleep(480 * time.Millisecond) // not at the instant of a later deadline
 				return "too late", nil
 			})
 		}
-		assert.EqualValues(t, 9, caseHealth(t, r, "slow").Guard.Abandoned, "those of the last 450ms")
+		assert.EqualValues(t, 9, caseHealth(t, r, "slow").Guard.Abandoned, "those that began in the last 480ms")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		h := caseHealth(t, r, "slow")

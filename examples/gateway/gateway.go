@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/toolhealth/toolhealth"
+)
+
+// maxBody bounds what is read from anybody.
+const maxBody = 1 << 20
+
+// gateway serves HTTP tools under POST /tools/{name}, through a guard.
+type gateway struct {
+	client   *http.Client
+	tools    map[string]string // the address of each tool
+	registry *toolhealth.Registry
+	policies toolhealth.GuardConfig
+	// guard is replaced as a whole by reroute. What is known about the tools, their
+	// retry budgets too, is in the registry and stays.
+	guard atomic.Pointer[toolhealth.Guard]
+}
+
+func newGateway(client *http.Client, tools map[string]string, health toolhealth.Config, policies toolhealth.GuardConfig) (*gateway, error) {
+	health.RegisteredOnly = true // a name that the model made up is refused and leaves no trace
+	registry, err := toolhealth.NewRegistryWithConfig(health)
+	if err != nil {
+		return nil, err
+	}
+	for name := range tools {
+		if err := registry.Register(name); err != nil {
+			return nil, err
+		}
+	}
+	g := &gateway{client: client, tools: tools, registry: registry, policies: policies}
+	return g, g.reroute(nil)
+}
+
+// reroute says which tools stand in for which from the next call on.
+func (g *gateway) reroute(substitutes map[string][]string) error {
+	router, err := toolhealth.NewHealthRouter(substitutes)
+	if err != nil {
+		return err
+	}
+	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: g.registry, Router: router}, g.policies)
+	if err != nil {
+		return err
+	}
+	g.guard.Store(guard)
+	return nil
+}
+
+// handler is what agents may see.
+func (g *gateway) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /tools/{name}", g.callTool)
+	return mux
+}
+
+// admin is what only operators may see: serve it on another port.
+func (g *gateway) admin() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, g.registry.HealthSummary())
+	})
+	mux.HandleFunc("POST /tools/{name}/isolate", g.operate((*toolhealth.Registry).Isolate))
+	mux.HandleFunc("POST /tools/{name}/reset", g.operate((*toolhealth.Registry).Reset))
+	mux.HandleFunc("PUT /config", func(w http.ResponseWriter, r *http.Request) {
+		config := g.registry.Config() // what the body leaves out stays as it is
+		change(w, r, &config, func() error { return g.registry.SetConfig(config) })
+	})
+	mux.HandleFunc("PUT /routes", func(w http.ResponseWriter, r *http.Request) {
+		var substitutes map[string][]string
+		change(w, r, &substitutes, func() error { return g.reroute(substitutes) })
+	})
+	return mux
+}
+
+// operate makes a handler of what an operator does with one tool.
+func (g *gateway) operate(do func(*toolhealth.Registry, string) bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !do(g.registry, r.PathValue("name")) {
+			http.Error(w, "no such tool", http.StatusNotFound)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// change reads a body into v and puts it in force.
+func change(w http.ResponseWriter, r *http.Request, v any, apply func() error) {
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(v)
+	if err == nil {
+		err = apply()
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest) // it names every field that is wrong
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// callTool is one tool call of an agent.
+func (g *gateway) callTool(w http.ResponseWriter, r *http.Request) {
+	arguments, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		http.Error(w, "the arguments are too long", http.StatusRequestEntityTooLarge)
+		return
+	}
+	ctx, info := toolhealth.WithCallInfo(r.Context())
+	answer, err := toolhealth.Call(ctx, g.guard.Load(), r.PathValue("name"),
+		func(ctx context.Context, tool string) (string, error) {
+			return post(ctx, g.client, g.tools[tool], string(arguments))
+		})
+	w.Header().Set("X-Attempts", strconv.Itoa(info.Attempts))
+	if failed, ok := errors.AsType[*toolhealth.ToolError](err); ok {
+		if failed.RetryAfter > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(failed.RetryAfter.Seconds()))))
+		}
+		writeJSON(w, statusFor(failed.Reason), failed) // fit to be shown to the model as it is
+		return
+	}
+	w.Header().Set("X-Served-By", info.Served)
+	_, _ = io.WriteString(w, answer)
+}
+
+// statusFor is the HTTP status for a stop reason.
+func statusFor(reason toolhealth.StopReason) int {
+	switch reason {
+	case toolhealth.StopUnknownTool:
+		return http.StatusNotFound
+	case toolhealth.StopNonRetryable:
+		return http.StatusUnprocessableEntity
+	case toolhealth.StopCircuitOpen, toolhealth.StopProbeInFlight, toolhealth.StopIsolated:
+		return http.StatusServiceUnavailable
+	case toolhealth.StopRateLimited:
+		return http.StatusTooManyRequests
+	}
+	return http.StatusBadGateway
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// statusError is a tool's answer that is not 200.
+type statusError struct {
+	code       int
+	retryAfter string
+}
+
+func (e *statusError) Error() string { return "status " + strconv.Itoa(e.code) }
+
+// ToolVerdict tells toolhealth whose fault it is.
+func (e *statusError) ToolVerdict() toolhealth.Verdict {
+	return toolhealth.ClassifyHTTPStatus(e.code, e.retryAfter)
+}
+
+// post is one request to a tool.
+func post(ctx context.Context, client *http.Client, address, arguments string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(arguments))
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	if resp.StatusCode != http.StatusOK {
+		return "", &statusError{resp.StatusCode, resp.Header.Get("Retry-After")}
+	}
+	return string(body), err
+}
+
+// addresses returns the address of each tool on one host.
+func addresses(base string, names ...string) map[string]string {
+	tools := make(map[string]string)
+	for _, name := range names {
+		tools[name] = base + "/" + url.PathEscape(name)
+	}
+	return tools
+}
+
+// policies are the guard's rules in this program; timeout is the limit of one
+// attempt.
+func policies(timeout time.Duration) toolhealth.GuardConfig {
+	config := toolhealth.DefaultGuardConfig()
+	config.Default.Timeout = timeout
+	config.Default.BackoffBase = timeout / 20
+	mail := config.Default
+	mail.SideEffects = true // not a second time unless it surely did not go out
+	config.Tools = map[string]toolhealth.Policy{"mail": mail}
+	return config
+}

@@ -1,0 +1,49 @@
+// Gateway serves HTTP tools to agents through a guard, and shows what that is
+// worth while one of the tools is down.
+//
+// The program starts three tools on loopback and lets an agent work through the
+// same list of calls twice: first against the tools themselves, with the three
+// attempts that a usual SDK makes, then through the gateway. Meanwhile the search
+// tool answers 503, then hangs, then is well again. Both runs are shown side by
+// side. Then an operator takes a tool out, re-routes its calls, changes the
+// configuration and brings it back, all on the admin port.
+//
+//	go run ./examples/gateway
+//
+// The part to copy is gateway.go. story.go is the outage and what has to come of
+// it: the program exits with 1 if that did not happen.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is main with its surroundings as arguments. It returns the exit code.
+func run(args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("gateway", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	pace := flags.Duration("pace", 20*time.Millisecond, "pause after each call; an attempt may take 4 of them,\nand a cooldown lasts 5")
+	price := flags.Float64("price", 0.01, "what one request to a tool costs, in dollars")
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	case flags.NArg() > 0 || *pace <= 0 || !(*price >= 0):
+		fmt.Fprintln(stderr, "gateway: want no arguments but flags, a pace above 0 and a price of 0 or more")
+		return 2
+	}
+	if err := tell(context.Background(), *pace, *price, stdout); err != nil {
+		fmt.Fprintln(stderr, "gateway:", err)
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/toolhealth/toolhealth"
+)
+
+func TestTheGatewayTellsItsStoryAndExitsWithZero(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run(nil, &stdout, &stderr); code != 0 {
+		t.Fatalf("exit code %d\n%s\n%s", code, &stdout, &stderr)
+	}
+	for _, want := range []string{
+		"tool_unavailable:circuit_open", "tool_unavailable:unknown_tool", "tool_unavailable:isolated",
+		"tool_failure:non_retryable", "tool_failure:outcome_unknown",
+		"retry_attempts_per_call", "served by: search_backup", "failure_threshold is -1",
+	} {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("the story does not have %q", want)
+		}
+	}
+}
+
+func TestTheGatewayExplainsItsFlags(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		text string
+	}{
+		{[]string{"-h"}, 0, "-price"},
+		{[]string{"-nonsense"}, 2, "-pace"},
+		{[]string{"stray"}, 2, "no arguments"},
+		{[]string{"-pace", "0s"}, 2, "above 0"},
+		{[]string{"-price", "NaN"}, 2, "0 or more"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := run(c.args, &stdout, &stderr); code != c.code || !strings.Contains(stderr.String(), c.text) {
+			t.Errorf("%v: exit code %d, want %d with %q; it says %s", c.args, code, c.code, c.text, &stderr)
+		}
+	}
+}
+
+func TestTheGatewayJudgesEveryPartOfTheStory(t *testing.T) {
+	good := func() (without, with tally) {
+		without = tally{wasted: 60, mails: 3, waited: 2 * time.Second}
+		with = tally{wasted: 8, mails: 1, waited: time.Second, lastServed: "search", reasons: map[string]int{
+			"tool_unavailable:circuit_open": 1, "tool_failure:non_retryable": 1,
+			"tool_unavailable:unknown_tool": 1, "tool_failure:outcome_unknown": 1,
+		}}
+		return without, with
+	}
+	if err := judge(good()); err != nil {
+		t.Fatalf("the good story is not accepted: %v", err)
+	}
+	for says, spoil := range map[string]func(without, with *tally){
+		"let 21 requests through": func(_, with *tally) { with.wasted = 21 },
+		"the agent waited":        func(_, with *tally) { with.waited = 3 * time.Second },
+		"2 mails went out":        func(_, with *tally) { with.mails = 2 },
+		"1 mails went out":        func(without, _ *tally) { without.mails = 1 },
+		"did not come back":       func(_, with *tally) { with.lastServed = "search_backup" },
+		"no call ended with tool_failure:outcome_unknown": func(_, with *tally) {
+			delete(with.reasons, "tool_failure:outcome_unknown")
+		},
+	} {
+		without, with := good()
+		spoil(&without, &with)
+		if err := judge(without, with); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("want an error with %q, got %v", says, err)
+		}
+	}
+}
+
+// newTestGateway is a gateway in front of one tool.
+func newTestGateway(t *testing.T, tool http.HandlerFunc) *gateway {
+	t.Helper()
+	server := httptest.NewServer(tool)
+	t.Cleanup(server.Close)
+	health := toolhealth.DefaultConfig()
+	g, err := newGateway(server.Client(), addresses(server.URL, "a", "b"), health, policies(10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func ask(t *testing.T, h http.Handler, method, path, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), method, path, strings.NewReader(body)))
+	return w
+}
+
+func TestAStopReasonBecomesAStatusAndABodyForTheModel(t *testing.T) {
+	answer := func(w http.ResponseWriter, _ *http.Request) {}
+	g := newTestGateway(t, func(w http.ResponseWriter, r *http.Request) { answer(w, r) })
+	for _, c := range []struct {
+		name, path string
+		tool       http.HandlerFunc
+		status     int
+		header     string // Retry-After
+		body       string
+	}{
+		{"answered", "/tools/a", func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }, 200, "", "news"},
+		{"rejected", "/tools/a", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "secret", 400) }, 422, "", `"kind":"invalid_request"`},
+		{"throttled", "/tools/a", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "60")
+			w.WriteHeader(429)
+		}, 429, "60", `"reason":"tool_unavailable:rate_limited"`},
+		{"exhausted", "/tools/b", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "secret", 500) }, 502, "", `"reason":"tool_failure:retry_exhausted"`},
+		{"open", "/tools/b", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "secret", 500) }, 503, "30", `"reason":"tool_unavailable:circuit_open"`},
+		{"unknown", "/tools/made_up", nil, 404, "", `"reason":"tool_unavailable:unknown_tool"`},
+	} {
+		answer = c.tool
+		w := ask(t, g.handler(), "POST", c.path, "news")
+		if w.Code != c.status || w.Header().Get("Retry-After") != c.header || !strings.Contains(w.Body.String(), c.body) {
+			t.Errorf("%s: %d, Retry-After %q, %s", c.name, w.Code, w.Header().Get("Retry-After"), w.Body)
+		}
+		if strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%s: what the tool said got to the model", c.name)
+		}
+	}
+	if w := ask(t, g.handler(), "POST", "/tools/a", strings.Repeat("x", maxBody+1)); w.Code != 413 {
+		t.Errorf("too long: %d", w.Code)
+	}
+	if w := ask(t, g.handler(), "POST", "/tools/a/isolate", ""); w.Code != 404 {
+		t.Errorf("an agent reached the admin's page: %d", w.Code)
+	}
+}
+
+func TestWrongOrdersOfAnOperatorChangeNothing(t *testing.T) {
+	g := newTestGateway(t, func(http.ResponseWriter, *http.Request) {})
+	guard, config := g.guard.Load(), g.registry.Config()
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{"POST", "/tools/made_up/isolate", "", 404},
+		{"POST", "/tools/made_up/reset", "", 404},
+		{"PUT", "/routes", `{"a": ["a"]}`, 400},
+		{"PUT", "/routes", `not JSON`, 400},
+		{"PUT", "/config", `{"breaker": {"no_such_key": 1}}`, 400},
+		{"PUT", "/config", `{"max_tools": -1}`, 400},
+	} {
+		if w := ask(t, g.admin(), c.method, c.path, c.body); w.Code != c.status {
+			t.Errorf("%s %s %s: %d, want %d", c.method, c.path, c.body, w.Code, c.status)
+		}
+	}
+	if g.guard.Load() != guard || g.registry.Config().Breaker != config.Breaker || g.registry.Len() != 2 {
+		t.Error("something changed")
+	}
+	if w := ask(t, g.admin(), "PUT", "/config", `{"breaker": {"failure_threshold": 7}}`); w.Code != 204 {
+		t.Fatal(w.Code)
+	}
+	got := g.registry.Config()
+	if got.Breaker.FailureThreshold != 7 || got.Breaker.RecoveryDuration != 30*time.Second || !got.RegisteredOnly {
+		t.Errorf("what the body left out did not stay: %+v", got)
+	}
+}
+
+func TestAGatewayWithAWrongConfigurationIsNotMade(t *testing.T) {
+	health := toolhealth.DefaultConfig()
+	health.Breaker.FailureThreshold = -1
+	if _, err := newGateway(nil, nil, health, policies(time.Second)); err == nil {
+		t.Error("a wrong breaker was accepted")
+	}
+	if _, err := newGateway(nil, nil, toolhealth.DefaultConfig(), policies(-time.Second)); err == nil {
+		t.Error("a wrong policy was accepted")
+	}
+	if _, err := newGateway(nil, map[string]string{"": ""}, toolhealth.DefaultConfig(), policies(0)); err == nil {
+		t.Error("a tool without a name was accepted")
+	}
+}

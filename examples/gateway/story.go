@@ -1,0 +1,316 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/toolhealth/toolhealth"
+)
+
+// mood is how the search tool is, and the mail tool when it hangs.
+type mood int32
+
+const (
+	well mood = iota
+	busy
+	hanging
+)
+
+// upstream is the tools, on one server.
+type upstream struct {
+	*httptest.Server
+	mood     atomic.Int32
+	requests atomic.Int64 // in all
+	wasted   atomic.Int64 // that met a tool which was down
+	mails    atomic.Int64 // that went out
+}
+
+func startUpstream() *upstream {
+	u := new(upstream)
+	u.Server = httptest.NewServer(u)
+	return u
+}
+
+func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	u.requests.Add(1)
+	body, _ := io.ReadAll(r.Body)
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	ill := mood(u.mood.Load())
+	switch {
+	case name == "mail" && ill == hanging:
+		u.mails.Add(1) // it goes out, only the answer does not come
+		u.wasted.Add(1)
+		<-r.Context().Done()
+	case name == "search" && ill != well:
+		u.wasted.Add(1)
+		if ill == hanging {
+			<-r.Context().Done()
+			return
+		}
+		http.Error(w, "out of capacity", http.StatusServiceUnavailable)
+	case string(body) == "":
+		http.Error(w, "what for?", http.StatusBadRequest)
+	case name == "search" || name == "search_backup":
+		fmt.Fprintf(w, "3 pages on %s", body)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// step is one call of the agent and how the tools are meanwhile.
+type step struct {
+	tool, arguments string
+	mood            mood
+}
+
+// script is what happens in both runs.
+func script() (steps []step) {
+	for i := range 50 {
+		s := step{"search", fmt.Sprintf("topic %d", i), well}
+		switch {
+		case i >= 8 && i < 18:
+			s.mood = busy
+		case i >= 18 && i < 28:
+			s.mood = hanging
+		}
+		switch i {
+		case 3:
+			s.arguments = "" // the tool does not accept this
+		case 5:
+			s.tool = "serach" // the model made this name up
+		case 20:
+			s.tool = "mail"
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// tally is how one run went.
+type tally struct {
+	calls, answered         int
+	requests, wasted, mails int64
+	waited                  time.Duration  // for answers
+	reasons                 map[string]int // why calls were not answered
+	lastServed              string
+}
+
+// caller makes one call: the answering tool, or why there is no answer.
+type caller func(ctx context.Context, tool, arguments string) (served, reason string, err error)
+
+// play works through the script with the agent's one way to call tools.
+func play(ctx context.Context, u *upstream, pace time.Duration, call caller) (tally, error) {
+	u.requests.Store(0)
+	u.wasted.Store(0)
+	u.mails.Store(0)
+	t := tally{reasons: make(map[string]int)}
+	for _, s := range script() {
+		u.mood.Store(int32(s.mood))
+		start := time.Now()
+		served, reason, err := call(ctx, s.tool, s.arguments)
+		if err != nil {
+			return t, err
+		}
+		t.waited += time.Since(start)
+		t.calls++
+		t.lastServed = served
+		if reason == "" {
+			t.answered++
+		} else {
+			t.reasons[reason]++
+		}
+		time.Sleep(pace)
+	}
+	t.requests, t.wasted, t.mails = u.requests.Load(), u.wasted.Load(), u.mails.Load()
+	return t, nil
+}
+
+// direct calls the tools as an agent without a guard does: three attempts.
+func direct(base string, timeout time.Duration) caller {
+	client := &http.Client{Timeout: timeout}
+	return func(ctx context.Context, tool, arguments string) (served, reason string, err error) {
+		for range 3 {
+			if _, err = post(ctx, client, base+"/"+tool, arguments); err == nil {
+				return tool, "", nil
+			}
+			if s, ok := errors.AsType[*statusError](err); ok && s.code < 500 {
+				break
+			}
+		}
+		return "", "an error of the SDK", nil
+	}
+}
+
+// through calls the tools through the gateway. The agent makes one attempt: all
+// retries are the guard's.
+func through(base string) caller {
+	return func(ctx context.Context, tool, arguments string) (served, reason string, err error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/tools/"+tool, strings.NewReader(arguments))
+		if err != nil {
+			return "", "", err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return "", "", err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			_, err = io.Copy(io.Discard, resp.Body)
+			return resp.Header.Get("X-Served-By"), "", err
+		}
+		var failed struct{ Reason, Text string }
+		if err := json.NewDecoder(resp.Body).Decode(&failed); err != nil {
+			return "", "", fmt.Errorf("status %d without a tool result: %w", resp.StatusCode, err)
+		}
+		return "", failed.Reason, nil
+	}
+}
+
+// tell tells the whole story and returns what did not go as it should have.
+func tell(ctx context.Context, pace time.Duration, price float64, out io.Writer) error {
+	u := startUpstream()
+	defer u.Close()
+	timeout, cooldown := 4*pace, 5*pace
+	health := toolhealth.DefaultConfig()
+	health.Breaker.RecoveryDuration = cooldown
+	g, err := newGateway(new(http.Client), addresses(u.URL, "search", "search_backup", "mail"), health, policies(timeout))
+	if err != nil {
+		return err
+	}
+	agents, operators := httptest.NewServer(g.handler()), httptest.NewServer(g.admin())
+	defer agents.Close()
+	defer operators.Close()
+
+	fmt.Fprintf(out, "%d calls; search answers 503 during 10 of them, hangs during 10, then is well\n\n", len(script()))
+	without, err := play(ctx, u, pace, direct(u.URL, timeout))
+	if err != nil {
+		return err
+	}
+	with, err := play(ctx, u, pace, through(agents.URL))
+	if err != nil {
+		return err
+	}
+	printTallies(out, without, with, price)
+	fmt.Fprintln(out, "\nWhy calls through the guard were not answered:")
+	for _, reason := range slices.Sorted(maps.Keys(with.reasons)) {
+		fmt.Fprintf(out, "%5d  %s\n", with.reasons[reason], reason)
+	}
+	if err := judge(without, with); err != nil {
+		return err
+	}
+	return operatorStory(ctx, out, agents.URL, operators.URL)
+}
+
+func printTallies(out io.Writer, without, with tally, price float64) {
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
+	row := func(name string, of func(tally) any) {
+		fmt.Fprintf(table, "%-44s\t%v\t%v\t\n", name, of(without), of(with))
+	}
+	fmt.Fprintf(table, "%-44s\twithout guard\twith guard\t\n", "")
+	row("calls of the agent", func(t tally) any { return t.calls })
+	row("answered", func(t tally) any { return t.answered })
+	row("requests to tools", func(t tally) any { return t.requests })
+	row("of these, to a tool that was down", func(t tally) any { return t.wasted })
+	row("mails that went out, for one that was asked", func(t tally) any { return t.mails })
+	row("time that the agent waited for answers", func(t tally) any { return t.waited.Round(time.Millisecond) })
+	row(fmt.Sprintf("cost at $%.3f a request", price), func(t tally) any { return fmt.Sprintf("$%.2f", price*float64(t.requests)) })
+	_ = table.Flush()
+}
+
+// judge returns what the two runs should have shown and did not.
+func judge(without, with tally) error {
+	var wrong []error
+	expect := func(ok bool, text string, a ...any) {
+		if !ok {
+			wrong = append(wrong, fmt.Errorf(text, a...))
+		}
+	}
+	expect(with.wasted*3 <= without.wasted, "the guard let %d requests through to a dead tool, of %d without it", with.wasted, without.wasted)
+	expect(with.waited < without.waited, "the agent waited %v with the guard and %v without", with.waited, without.waited)
+	expect(with.mails == 1, "%d mails went out, want 1", with.mails)
+	expect(without.mails == 3, "%d mails went out without a guard, want 3", without.mails)
+	expect(with.lastServed == "search", "search did not come back")
+	for _, reason := range []toolhealth.StopReason{
+		toolhealth.StopCircuitOpen, toolhealth.StopNonRetryable, toolhealth.StopUnknownTool, toolhealth.StopOutcomeUnknown,
+	} {
+		expect(with.reasons[reason.String()] > 0, "no call ended with %s", reason)
+	}
+	return errors.Join(wrong...)
+}
+
+// operatorStory is what an operator does with an ill tool, and what it does to the
+// agent's calls.
+func operatorStory(ctx context.Context, out io.Writer, agents, operators string) error {
+	ask := func(method, path, body string) (int, string, error) {
+		req, err := http.NewRequestWithContext(ctx, method, operators+path, strings.NewReader(body))
+		if err != nil {
+			return 0, "", err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return 0, "", err
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		return resp.StatusCode, strings.TrimSpace(string(text)), err
+	}
+
+	status, text, err := ask("GET", "/health", "")
+	if err != nil {
+		return err
+	}
+	var summary toolhealth.Summary
+	if err := json.Unmarshal([]byte(text), &summary); err != nil {
+		return fmt.Errorf("status %d: %w", status, err)
+	}
+	fmt.Fprintln(out, "\nThe two figures to watch, from GET /health:")
+	for _, h := range summary.Tools {
+		if calls := float64(h.Guard.Calls); calls > 0 {
+			fmt.Fprintf(out, "%8s  tool_error_rate %.2f  retry_attempts_per_call %.2f\n",
+				h.Tool, float64(h.Guard.Failed)/calls, float64(h.Guard.Retries)/calls)
+		}
+	}
+
+	fmt.Fprintln(out, "\nAn operator takes over:")
+	for _, s := range []struct {
+		method, path, body string
+		status             int
+		served, reason     string // what a call of search comes to then
+	}{
+		{"POST", "/tools/search/isolate", "", 204, "", "tool_unavailable:isolated"},
+		{"PUT", "/routes", `{"search": ["search_backup"]}`, 204, "search_backup", ""},
+		{"PUT", "/config", `{"breaker": {"failure_threshold": 5, "recovery_duration": "1m"}}`, 204, "search_backup", ""},
+		{"PUT", "/config", `{"breaker": {"failure_threshold": -1}}`, 400, "search_backup", ""},
+		{"POST", "/tools/search/reset", "", 204, "search", ""},
+	} {
+		status, text, err := ask(s.method, s.path, s.body)
+		if err != nil {
+			return err
+		}
+		served, reason, err := through(agents)(ctx, "search", "news")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%5s %-22s %-65s %d; search is served by: %s%s\n", s.method, s.path, s.body, status, served, reason)
+		if text != "" {
+			fmt.Fprintf(out, "      %s\n", text)
+		}
+		if status != s.status || served != s.served || reason != s.reason {
+			return fmt.Errorf("after %s %s: status %d, served by %q, reason %q; want %d, %q, %q",
+				s.method, s.path, status, served, reason, s.status, s.served, s.reason)
+		}
+	}
+	fmt.Fprintln(out, "\nAs it should be: few requests met the dead tool, one mail went out, search came back, and the operator was obeyed.")
+	return nil
+}

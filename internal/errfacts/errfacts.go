@@ -162,8 +162,7 @@ func (f *Facts) note(fact Fact) {
 	}
 }
 
-// try asks a node and takes a panic for no answer. A nil pointer of an error
-// type with fields panics here; that is the cheapest way to see it.
+// try asks a node and takes a panic for no answer.
 func try[T any](ask func(error) T, node error) (answer T) {
 	defer swallow()
 	return ask(node)
@@ -193,14 +192,27 @@ func findPath(t reflect.Type, names ...string) (path, reflect.Type) {
 	return p, t
 }
 
-// of returns the field's value. It panics at a nil pointer on the way.
-func (p path) of(node error) reflect.Value {
+// of returns the field's value. It reports false at a nil pointer on the way.
+func (p path) of(node error) (reflect.Value, bool) {
 	v := reflect.ValueOf(node)
 	for _, i := range p {
 		if v.Kind() == reflect.Pointer {
 			v = v.Elem()
 		}
+		if !v.IsValid() {
+			return v, false
+		}
 		v = v.Field(i)
 	}
-	return v
+	return v, true
+}
+
+// at is the question to the field at the end of p.
+func at[T any](p path, ask func(v reflect.Value, node error) T) func(error) T {
+	return func(node error) (answer T) {
+		if v, ok := p.of(node); ok {
+			answer = ask(v, node)
+		}
+		return answer
+	}
 }

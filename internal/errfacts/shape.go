@@ -100,21 +100,21 @@ func (s *shape) knownType(node error, t reflect.Type) {
 	switch name {
 	case "net.OpError":
 		if p, typ := findPath(t, "Op"); p != nil && typ.Kind() == reflect.String {
-			add(func(node error) Fact {
-				if p.of(node).String() != "dial" {
+			add(at(p, func(op reflect.Value, node error) Fact {
+				if op.String() != "dial" {
 					return Fact{}
 				}
 				return Fact{Class: Dial, Code: lateCode(node)}
-			})
+			}))
 		}
 	case "net.DNSError":
 		if p, typ := findPath(t, "IsNotFound"); p != nil && typ.Kind() == reflect.Bool {
-			add(func(node error) Fact {
-				if p.of(node).Bool() {
+			add(at(p, func(notFound reflect.Value, node error) Fact {
+				if notFound.Bool() {
 					return Fact{Class: NameNotFound}
 				}
 				return Fact{Class: NameFailed, Code: lateCode(node)}
-			})
+			}))
 		}
 	case "internal/poll.errNetClosing", "net.errClosed":
 		add(fixed(Fact{Class: Broken}))
@@ -340,8 +340,7 @@ func ownCode(node error, t reflect.Type) func(error) string {
 	if p == nil || typ.Kind() != reflect.String && typ.Kind() != reflect.Interface {
 		return nil
 	}
-	return func(node error) string {
-		v := p.of(node)
+	return at(p, func(v reflect.Value, _ error) string {
 		if v.Kind() == reflect.Interface {
 			v = v.Elem()
 		}
@@ -349,7 +348,7 @@ func ownCode(node error, t reflect.Type) func(error) string {
 			return ""
 		}
 		return v.String()
-	}
+	})
 }
 
 func (s *shape) otherMethods(t reflect.Type) {
@@ -397,26 +396,30 @@ func (s *shape) otherMethods(t reflect.Type) {
 func (s *shape) fields(t reflect.Type, name func(error) string) {
 	status := func(names ...string) {
 		if p, typ := findPath(t, names...); p != nil && isInt(typ) {
-			s.facts = append(s.facts, func(node error) Fact { return httpFact(int(p.of(node).Int()), node, name) })
+			s.facts = append(s.facts, at(p, func(v reflect.Value, node error) Fact {
+				return httpFact(int(v.Int()), node, name)
+			}))
 		}
 	}
 	status("StatusCode")
 	status("HTTPStatusCode")
 	if p, typ := findPath(t, "Code"); p != nil && isInt(typ) {
-		s.facts = append(s.facts, func(node error) Fact {
-			switch code := p.of(node).Int(); {
+		s.facts = append(s.facts, at(p, func(v reflect.Value, node error) Fact {
+			switch code := v.Int(); {
 			case code >= -32800 && code <= -32000, code == 32600: // the reserved codes, cancelled, and session lost as Python says it
 				return Fact{Class: JSONRPC, Code: int(code)}
 			case typ.Kind() == reflect.Int:
 				return httpFact(int(code), node, name)
 			}
 			return Fact{}
-		})
+		}))
 	}
 	status("ErrStatus", "Code") // k8s
 	status("Response", "StatusCode")
 	if p, typ := findPath(t, "Number"); p != nil && typ.Kind() == reflect.Uint16 {
-		s.facts = append(s.facts, func(node error) Fact { return Fact{Class: MySQL, Code: int(p.of(node).Uint())} })
+		s.facts = append(s.facts, at(p, func(v reflect.Value, _ error) Fact {
+			return Fact{Class: MySQL, Code: int(v.Uint())}
+		}))
 	}
 }
 
@@ -440,12 +443,15 @@ func (s *shape) asides(t reflect.Type) {
 	can(&s.waits, t, func(e interface{ RetryAfter() time.Duration }) time.Duration { return e.RetryAfter() })
 	duration := reflect.TypeFor[time.Duration]()
 	if p, typ := findPath(t, "RetryAfter"); p != nil && (typ == duration || typ == reflect.PointerTo(duration)) {
-		s.waits = append(s.waits, func(node error) time.Duration {
-			return time.Duration(reflect.Indirect(p.of(node)).Int())
-		})
+		s.waits = append(s.waits, at(p, func(v reflect.Value, _ error) time.Duration {
+			if v = reflect.Indirect(v); !v.IsValid() {
+				return 0
+			}
+			return time.Duration(v.Int())
+		}))
 	}
 	if p, typ := findPath(t, "ErrStatus", "Details", "RetryAfterSeconds"); p != nil && isInt(typ) { // k8s
-		s.waits = append(s.waits, func(node error) time.Duration { return seconds(float64(p.of(node).Int())) })
+		s.waits = append(s.waits, at(p, func(v reflect.Value, _ error) time.Duration { return seconds(float64(v.Int())) }))
 	}
 	for _, names := range [...][]string{
 		{"Header"}, {"Response", "Header"}, {"RawResponse", "Header"}, {"ResponseHeaders"},
@@ -454,15 +460,15 @@ func (s *shape) asides(t reflect.Type) {
 		switch {
 		case p == nil:
 		case typ.ConvertibleTo(headerType):
-			s.waits = append(s.waits, func(node error) time.Duration {
-				header := p.of(node).Convert(headerType).Interface().(map[string][]string)
+			s.waits = append(s.waits, at(p, func(v reflect.Value, _ error) time.Duration {
+				header := v.Convert(headerType).Interface().(map[string][]string)
 				return headerWait(first(header["Retry-After-Ms"]), first(header["Retry-After"]))
-			})
+			}))
 		case typ == flatHeaderType: // fantasy: with keys in lower case
-			s.waits = append(s.waits, func(node error) time.Duration {
-				header := p.of(node).Interface().(map[string]string)
+			s.waits = append(s.waits, at(p, func(v reflect.Value, _ error) time.Duration {
+				header := v.Interface().(map[string]string)
 				return headerWait(header["retry-after-ms"], header["retry-after"])
-			})
+			}))
 		}
 	}
 }

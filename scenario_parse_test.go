@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -842,4 +844,35 @@ func TestAScenarioWithoutACommandIsAnError(t *testing.T) {
 		_, err := parseScenario("empty", []byte(text))
 		assert.ErrorContains(t, err, "empty:1: ", "%q", text)
 	}
+}
+
+func TestTheNotationOfScenariosIsWrittenDown(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(scenarioFolder, "README.md"))
+	require.NoError(t, err)
+	manual := string(text)
+	for _, keys := range []map[string]valueReader{healthKeys, summaryKeys, countKeys, resultKeys, callKeys, doneKeys} {
+		for key := range keys {
+			assert.Contains(t, manual, key+"=")
+		}
+	}
+	for _, keys := range []map[string]valueReader{registryKeys, toolKeys, guardKeys} {
+		for key := range keys {
+			if breakerKeys[key] == nil { // those are BreakerConfig's
+				assert.Contains(t, manual, "`"+key+"`")
+			}
+		}
+	}
+	for _, word := range plainReplies {
+		assert.Contains(t, manual, "`"+word+"`")
+	}
+	for verb := range strings.FieldsSeq(`config tool fallback guard at advance allow done release keepalive ask
+		available record resolve health summary isolate reset remove reconfigure transitions call`) {
+		_, err := parseScenario("manual", []byte(verb))
+		assert.NotErrorIs(t, err, errUnknownVerb, verb)
+		assert.Regexp(t, "`"+verb+"[ `]", manual)
+	}
+	// And its example is right.
+	_, example, _ := strings.Cut(manual, "\n\n    ")
+	example, _, _ = strings.Cut(example, "\n\n")
+	assert.NoError(t, playText(t, example))
 }

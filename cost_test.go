@@ -3,6 +3,7 @@ package toolhealth
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"strconv"
 	"testing"
@@ -19,7 +20,7 @@ func TestTheCallPathDoesNotAllocate(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	ctx := context.Background()
-	r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 1 << 40 })
+	r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = math.MaxInt32 })
 	g := &Gate{Registry: r, Router: routerWith(t, map[string][]string{"other": {"well"}})}
 	for i := range 100 {
 		r.RecordSuccess(fmt.Sprint("filler", i), 0)

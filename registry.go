@@ -512,14 +512,17 @@ func (e *entry) evictable(now int64) bool {
 // the permit is seen here, or the caller sees that the entry has gone.
 func (e *entry) evict(now int64) bool {
 	s := e.snap.Load()
-	if !s.clean(now) || e.stats.inUse() || !e.snap.CompareAndSwap(s, goneUnder(s.cfg)) {
-		return false
+	return s.clean(now) && !e.stats.inUse() && e.snap.CompareAndSwap(s, goneUnder(s.cfg)) && e.confirm(s)
+}
+
+// confirm ends an eviction: if a permit has been given out meanwhile it takes the
+// mark back and reports false.
+func (e *entry) confirm(before *snapshot) bool {
+	if !e.stats.inUse() {
+		return true
 	}
-	if e.stats.inUse() {
-		e.snap.Store(s) // nobody changes a snapshot that has gone
-		return false
-	}
-	return true
+	e.snap.Store(before) // nobody changes a snapshot that has gone
+	return false
 }
 
 // goneUnder returns the last snapshot of an entry.

@@ -1,0 +1,175 @@
+package toolhealth
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// stressFor is how long a race is tried for: long enough for each interleaving to
+// come up many times.
+func stressFor() time.Duration {
+	if testing.Short() {
+		return 20 * time.Millisecond
+	}
+	return 200 * time.Millisecond
+}
+
+// An admission counts its permit and then looks at the snapshot; an eviction
+// marks the snapshot and then looks for permits. One of the two sees the other.
+func TestAnEvictionAndAnAdmissionNeverBothSucceed(t *testing.T) {
+	r := NewRegistry()
+	g := &Gate{Registry: r}
+	r.AllowRequest("search")
+	n := r.table.Get("search")
+	e := &n.Value
+	var over atomic.Bool
+	var out [2]atomic.Int32
+	var callers sync.WaitGroup
+	for i := range out {
+		callers.Go(func() {
+			for !over.Load() {
+				permit, err := g.Allow(t.Context(), "search")
+				out[i].Add(1)
+				if !assert.NoError(t, err) || !assert.Same(t, n, permit.node) {
+					return
+				}
+				out[i].Add(-1)
+				permit.Release()
+			}
+		})
+	}
+	evicted := 0
+	for start := time.Now(); time.Since(start) < stressFor() || evicted == 0 && time.Since(start) < 10*time.Second; {
+		r.mu.Lock()
+		before := e.snap.Load()
+		if e.evict(r.now()) {
+			evicted++
+			for range 20 { // nobody is in, and nobody gets in
+				assert.Zero(t, out[0].Load()+out[1].Load())
+			}
+			e.snap.Store(before)
+		} else {
+			assert.False(t, e.snap.Load().gone, "what was called off leaves no trace")
+		}
+		r.mu.Unlock()
+	}
+	over.Store(true)
+	callers.Wait()
+	assert.Positive(t, evicted)
+	assert.Equal(t, uint64(0), healthOf(t, r, "search").InFlight)
+	assert.False(t, r.left(n), "it never left")
+}
+
+func TestAnEvictionIsCalledOffForAPermitThatWasQuicker(t *testing.T) {
+	r := NewRegistry()
+	r.AllowRequest("search")
+	e := &r.table.Get("search").Value
+	before := e.snap.Load()
+	e.stats.admitted.Add(1)
+	assert.False(t, e.evict(0), "in use from the start")
+	assert.Same(t, before, e.snap.Load())
+
+	e.snap.Store(goneUnder(before.cfg)) // marked, then looked for permits
+	assert.False(t, e.confirm(before))
+	assert.Same(t, before, e.snap.Load())
+	e.stats.settled.Add(1)
+	assert.True(t, e.confirm(before))
+	assert.True(t, e.evict(0))
+	assert.True(t, e.snap.Load().gone)
+}
+
+// The quick way in counts a permit and finds the tool changed: then it must not
+// leave the permit behind.
+func TestTheQuickWayInLeavesNoPermitBehind(t *testing.T) {
+	r := NewRegistry()
+	r.AllowRequest("search")
+	e := &r.table.Get("search").Value
+	well, sick := e.snap.Load(), &snapshot{cfg: e.snap.Load().cfg, state: StateOpen, until: forever, epoch: 2}
+	var over atomic.Bool
+	var flipping sync.WaitGroup
+	flipping.Go(func() {
+		for !over.Load() {
+			e.snap.Store(sick)
+			e.snap.Store(well)
+		}
+	})
+	in, out := 0, 0
+	for start := time.Now(); time.Since(start) < stressFor(); {
+		for range 1000 {
+			if n, epoch := r.enterHealthy("search"); n != nil {
+				in++
+				require.Equal(t, uint64(1), epoch)
+				e.stats.settled.Add(1)
+			} else {
+				out++
+				require.Zero(t, epoch)
+			}
+			require.Equal(t, uint64(0), e.stats.inFlight())
+		}
+	}
+	over.Store(true)
+	flipping.Wait()
+	assert.Positive(t, in)
+	assert.Positive(t, out)
+}
+
+// A tool that has never changed shares its snapshot with others, and a new config
+// gives it another one; what happens at the same moment is kept.
+func TestAConfigAndAFirstFailureAtOnceBothCount(t *testing.T) {
+	p := [2]*params{newParams(DefaultBreakerConfig()), newParams(BreakerConfig{FailureThreshold: 9, RecoveryDuration: 1})}
+	rounds := 0
+	for start := time.Now(); time.Since(start) < stressFor(); rounds++ {
+		var e entry
+		e.snap.Store(p[0].initial)
+		var group sync.WaitGroup
+		ready := make(chan struct{})
+		group.Go(func() {
+			<-ready
+			e.apply(event{op: opSettle, byName: true, outcome: OutcomeFailure, ewma: ewmaOne}, 0)
+		})
+		group.Go(func() {
+			<-ready
+			e.configure(p[1], 0)
+		})
+		close(ready)
+		group.Wait()
+		s := e.snap.Load()
+		require.Same(t, p[1], s.cfg)
+		require.Equal(t, 1, s.streak)
+	}
+	assert.Equal(t, snapshot{cfg: p[0], epoch: 1}, *p[0].initial, "the shared snapshots never change")
+	assert.Equal(t, snapshot{cfg: p[1], epoch: 1}, *p[1].initial)
+}
+
+// Every change is one swap: none of many at once is lost.
+func TestNoFailureIsLostAmongMany(t *testing.T) {
+	r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 0 })
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() { failTimes(r, "search", 500) })
+	}
+	group.Wait()
+	h := healthOf(t, r, "search")
+	assert.Equal(t, 4000, h.ConsecutiveFailures)
+	assert.Equal(t, uint64(4000), h.Failures)
+}
+
+// Of many failures at once, exactly one is the third.
+func TestManyFailuresAtOnceOpenOnce(t *testing.T) {
+	for range 200 {
+		r := NewRegistry()
+		events := recordEvents(r)
+		var group sync.WaitGroup
+		for range 6 {
+			group.Go(func() { failTimes(r, "search", 1) })
+		}
+		group.Wait()
+		require.Equal(t, []string{"closed>open failure_threshold 2"}, events.of("search"))
+		require.Equal(t, 3, healthOf(t, r, "search").ConsecutiveFailures)
+	}
+}

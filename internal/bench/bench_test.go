@@ -1,8 +1,11 @@
 package bench
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestEveryCaseDoesWhatItsNameSays sets every case up and runs it a few times:
@@ -39,5 +42,61 @@ func Benchmark(b *testing.B) {
 			b.ResetTimer()
 			run(b.N)
 		})
+	}
+}
+
+func TestEveryBarHasItsCases(t *testing.T) {
+	m := Medians{Ns: make(map[string]float64), Allocs: make(map[string]float64)}
+	for _, c := range Cases() {
+		m.Ns[c.Name], m.Allocs[c.Name] = 1, 0
+	}
+	for _, b := range Bars(m, Footprint{}, Footprint{}) {
+		if b.Verdict() == "not measured" {
+			t.Errorf("%s: needs a case that there is not", b.What)
+		}
+	}
+	delete(m.Ns, GateDone)
+	if got := Bars(m, Footprint{}, Footprint{})[0].Verdict(); got != "not measured" {
+		t.Errorf("a bar without its case is %s", got)
+	}
+}
+
+func TestABarIsMetAtItsLimit(t *testing.T) {
+	for _, c := range []struct {
+		measured float64
+		atLeast  bool
+		met      bool
+	}{{1.5, false, true}, {1.51, false, false}, {1.5, true, true}, {1.49, true, false}} {
+		if b := (Bar{Limit: 1.5, AtLeast: c.atLeast, Measured: c.measured}); b.Met() != c.met {
+			t.Errorf("%v, at least %v: met is %v", c.measured, c.atLeast, b.Met())
+		}
+	}
+}
+
+func TestMeasureCountsAllocations(t *testing.T) {
+	var sink *[64]byte
+	r := Measure(Case{Name: "x", New: func(*Teardown) func(int) {
+		return func(n int) {
+			for range n {
+				sink = new([64]byte)
+			}
+		}
+	}}, 5*time.Millisecond)
+	if r.AllocsOp < 0.99 || r.AllocsOp > 1.2 || r.BytesPerOp < 63 || r.BytesPerOp > 80 || r.NsPerOp <= 0 {
+		t.Errorf("one allocation of 64 bytes was measured as %v", r)
+	}
+	_ = sink
+}
+
+func TestASectionIsReplacedWhereItStands(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "R.md")
+	for _, s := range [][2]string{{"a", "1\n"}, {"b", "2\n"}, {"a", "3\n"}} {
+		if err := WriteSection(path, s[0], s[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, _ := os.ReadFile(path)
+	if want := "<!-- a -->\n3\n<!-- /a -->\n\n<!-- b -->\n2\n<!-- /b -->\n"; string(got) != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

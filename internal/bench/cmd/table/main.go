@@ -123,8 +123,9 @@ func runAll(cases []bench.Case) error {
 	}
 	fmt.Print("\n" + bars.String())
 
-	about := fmt.Sprintf("%s, %s/%s, %s, %d cores, %s. %d rounds of %v a case: the median, and the 95 %% confidence interval around it.\n\n",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, cpu(), runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), *rounds, *benchtime)
+	about := fmt.Sprintf("%s, %s/%s, %s, %d cores, %s. %d rounds of %v a case: the median, and the 95 %% confidence interval around it. "+
+		"Load of the machine over the last minutes: %s.\n\n",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, cpu(), runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), *rounds, *benchtime, load())
 	if err := bench.WriteSection(*results, "bars", "## Bars\n\n"+about+bars.String()); err != nil {
 		return err
 	}
@@ -180,4 +181,11 @@ func cpu() string {
 		}
 	}
 	return runtime.GOARCH
+}
+
+// load returns the load averages of 1, 5 and 15 minutes: 1 is this command.
+func load() string {
+	data, _ := os.ReadFile("/proc/loadavg")
+	fields := strings.Fields(string(data))
+	return strings.Join(fields[:min(3, len(fields))], ", ")
 }

@@ -215,6 +215,7 @@ func TestTheTableOfErrorsAndVerdicts(t *testing.T) {
 			{"mysql: syntax", &mysqlLike{Number: 1064}, "rejected invalid_request"},
 			{"mysql: duplicate", &mysqlLike{Number: 1062}, "rejected conflict"},
 			{"mysql: unlisted", &mysqlLike{Number: 9999}, "failure unknown"},
+			{"another Number", errors.Join(&mysqlLike{Number: 7}, io.EOF), "failure connection retry"},
 			{"mysql: the connection broke", errors.New("invalid connection"), "failure connection retry"},
 		}},
 		{"Redis", []classRow{

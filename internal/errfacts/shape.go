@@ -418,7 +418,10 @@ func (s *shape) fields(t reflect.Type, name func(error) string) {
 	status("Response", "StatusCode")
 	if p, typ := findPath(t, "Number"); p != nil && typ.Kind() == reflect.Uint16 {
 		s.facts = append(s.facts, at(p, func(v reflect.Value, _ error) Fact {
-			return Fact{Class: MySQL, Code: int(v.Uint())}
+			if number := int(v.Uint()); number >= 1000 { // as all errors of MySQL are
+				return Fact{Class: MySQL, Code: number}
+			}
+			return Fact{}
 		}))
 	}
 }

@@ -99,17 +99,17 @@ func TestWithDetachALateResultIsDroppedAndCountedOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := patient(t)
 				g := guardOn(t, r, func(c *GuardConfig) { c.Default = Policy{Timeout: time.Second, Detach: true} })
-				var inner context.Context
+				inner := make(chan context.Context, 1)
 				start := time.Now()
 				out, err := Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {
-					inner = ctx
+					inner <- ctx
 					time.Sleep(5 * time.Second)
 					return tool.end()
 				})
 				assert.Equal(t, time.Second, time.Since(start))
 				assert.Empty(t, out)
 				assert.Equal(t, KindTimeout, toolError(t, err).Kind)
-				assert.Error(t, inner.Err(), "the tool has been told")
+				assert.Error(t, (<-inner).Err(), "the tool has been told")
 				counts := healthOf(t, r, "a").Guard
 				assert.Equal(t, int64(1), counts.Abandoned)
 				assert.Zero(t, counts.InFlight, "the call itself is over")

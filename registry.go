@@ -60,8 +60,9 @@ type node = nametable.Node[entry]
 // middle, so that two tools whose entries are neighbours in memory do not share a
 // cache line that is written.
 type entry struct {
-	place  *list.Element // in Registry.queue, nil if not there; under Registry.mu
-	pinned bool          // registered: never evicted; under Registry.mu
+	// place is where it waits in Registry.queue to be evicted; nil if it is parked,
+	// or registered. Under Registry.mu.
+	place *list.Element
 	// parked: taken out of the queue because it could not be evicted. Whoever
 	// makes it evictable again sees the flag and puts it back. Set under
 	// Registry.mu, read by calls.
@@ -395,19 +396,15 @@ func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
 	if !r.makeRoom(k.config.MaxTools, now) {
 		return nil, StopNone
 	}
-	return r.put(tool, k, false), StopNone
+	n := r.put(tool, k)
+	r.enqueue(n)
+	return n, StopNone
 }
 
-// put creates the entry of a tool that has none. The caller holds mu.
-func (r *Registry) put(tool string, k *compiled, pinned bool) *node {
-	n := r.table.Put(tool, func(e *entry) {
-		e.pinned = pinned
-		e.snap.Store(r.paramsOf(tool, k).initial)
-	})
-	if !pinned {
-		r.enqueue(n)
-	}
-	return n
+// put creates the entry of a tool that has none. The caller holds mu, and makes
+// the entry a candidate for eviction unless it is registered.
+func (r *Registry) put(tool string, k *compiled) *node {
+	return r.table.Put(tool, func(e *entry) { e.snap.Store(r.paramsOf(tool, k).initial) })
 }
 
 // paramsOf returns what applies to a tool: what Register was given, else
@@ -611,9 +608,8 @@ func (r *Registry) register(tool string, own *params, now int64) (n *node, a ans
 		r.own[strings.Clone(tool)] = own
 	}
 	if n == nil {
-		return r.put(tool, k, true), a, nil
+		return r.put(tool, k), a, nil
 	}
-	n.Value.pinned = true
 	r.unqueue(n)
 	return n, n.Value.configure(r.paramsOf(tool, k), now), nil
 }

@@ -147,6 +147,40 @@ func TestAtTheBoundTheLongestIdleEntryMakesRoom(t *testing.T) {
 	assert.Equal(t, 3, r.Len())
 }
 
+func TestEveryUseGivesASecondChance(t *testing.T) {
+	for name, use := range map[string]func(*Registry, *Gate){
+		"AllowRequest":  func(r *Registry, _ *Gate) { r.AllowRequest("a") },
+		"RecordSuccess": func(r *Registry, _ *Gate) { r.RecordSuccess("a", 0) },
+		"Record":        func(r *Registry, _ *Gate) { r.Record("a", Verdict{Outcome: OutcomeNeutral}, 0) },
+		"Allow": func(_ *Registry, g *Gate) {
+			permit, _ := g.Allow(nil, "a") //nolint:staticcheck // nil is allowed
+			permit.Release()
+		},
+		"Allow after a throttle": func(r *Registry, g *Gate) {
+			r.Record("a", Verdict{Outcome: OutcomeThrottled, RetryAfter: time.Second}, 0)
+			time.Sleep(time.Second)
+			r.table.Get("a").Value.used.Store(false)
+			permit, _ := g.Allow(nil, "a") //nolint:staticcheck
+			permit.Release()
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := registryWith(t, func(c *Config) { c.MaxTools = 3 })
+			for _, tool := range []string{"z", "a", "b", "c"} { // z goes, and a and b have had their chance
+				r.AllowRequest(tool)
+			}
+			use(r, &Gate{Registry: r})
+			r.AllowRequest("d")
+			assert.Equal(t, []string{"a", "c", "d"}, namesOf(r), name)
+		})
+	}
+	r := registryWith(t, func(c *Config) { c.MaxTools = 2 })
+	for _, tool := range []string{"a", "b", "c", "b", "d"} {
+		r.AllowRequest(tool)
+	}
+	assert.Equal(t, []string{"c", "d"}, namesOf(r), "the call that created it counts as a use")
+}
+
 func TestWhatIsKnownAgainstAToolIsNeverEvicted(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.MaxTools = 5 })
 	g := &Gate{Registry: r}

@@ -756,6 +756,28 @@ func TestAFailureUnderAnotherCooldownRestartsItOnlyForward(t *testing.T) {
 	assert.Equal(t, 5030*stepSecond, next.until, "without a bound it restarts for ever")
 }
 
+func TestAWaitThatEndsAtTheSameMomentKeepsItsReason(t *testing.T) {
+	limited := stepSituation(t, "state=open since=990 until=1030 limited=1")
+	next, _ := step(limited, event{op: opSettle, byName: true, outcome: OutcomeFailure, kind: KindTimeout}, 1000*stepSecond)
+	assert.True(t, next.limited)
+	assert.Equal(t, limited.until, next.until)
+	cooling := stepSituation(t, "state=open since=990 until=1030")
+	next, a := step(cooling, event{op: opSettle, byName: true, outcome: OutcomeThrottled, retryAfter: 30 * stepSecond}, 1000*stepSecond)
+	assert.False(t, next.limited)
+	assert.False(t, a.changed)
+}
+
+func TestAStatedWaitIsForgottenWithTheProbeThatFollowsIt(t *testing.T) {
+	s := stepSituation(t, "state=open since=900 until=990 limited=1 lost=1")
+	s, a := step(s, event{op: opAdmit}, 1000*stepSecond)
+	require.True(t, a.probe)
+	assert.False(t, s.limited)
+	assert.False(t, s.lost)
+	s, _ = step(s, event{op: opSettle, byName: true, outcome: OutcomeFailure, kind: KindTimeout}, 1001*stepSecond)
+	reason, _ := s.admission(1002 * stepSecond)
+	assert.Equal(t, StopCircuitOpen, reason)
+}
+
 func TestKeepAliveNeverShortensALease(t *testing.T) {
 	s := stepSituation(t, "state=half-open since=990 until=1050 lease=20 cooldown=30")
 	next, a := step(s, event{op: opKeepAlive, probe: true, epoch: 7}, 1000*stepSecond)

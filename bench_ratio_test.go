@@ -37,14 +37,14 @@ var recordedRatios = []struct {
 // A ratio may grow by a third before the test fails.
 const ratioSlack = 4.0 / 3
 
-// Each round times every loop once, for a fraction of a millisecond, so that a
+// Each round times every loop once, for a tenth of a millisecond or so, so that a
 // busy machine leaves enough of them undisturbed; the quickest of all rounds
 // counts. An attempt has that many rounds, and one attempt within the bounds is
 // enough: noise only ever makes a loop slower.
 const (
-	ratioAttempts = 8
-	ratioRounds   = 60
-	ratioCalls    = 3000
+	ratioAttempts = 12
+	ratioRounds   = 150
+	ratioCalls    = 1000
 )
 
 func TestACallCostsLittleMoreThanItsParts(t *testing.T) {

@@ -117,13 +117,16 @@ type ErrorRules struct {
 //  5. If the caller's deadline has passed, it is a timeout and not retried. A
 //     Gate and a Guard take it for neutral if the call was given less than their
 //     DeadlineFloor.
-//  6. Timeouts of the guard or of the tool's own client are failures.
-//  7. Status codes and well-known types decide: HTTP, gRPC, JSON-RPC, SQLSTATE,
-//     network, process, file and JSON errors, values as well as pointers,
-//     anywhere in a tree of errors.Join. README.md has the table.
+//  6. A timeout of the guard is a failure that may be retried.
+//  7. Status codes and well-known types decide: timeouts of the tool's own
+//     client, HTTP, gRPC, JSON-RPC, SQL, Redis, network, process, file and JSON
+//     errors, values as well as pointers, anywhere in a tree of errors.Join. Of
+//     many, the most telling one counts. README.md has the table.
 //  8. Anything else is a failure that is not retried.
 //
-// It never panics or hangs, whatever the error is made of.
+// Errors that are cyclic, endless, nil inside or panic in their methods do no
+// harm. What the types of errors can be asked is remembered, so that a common
+// error costs no allocation.
 func Classify(ctx context.Context, err error) Verdict { return ErrorRules{}.Classify(ctx, err) }
 
 // Classify classifies as the function of that name does, with the rules. A rule
@@ -268,11 +271,13 @@ func Neutral(kind Kind, match func(error) bool) Rule {
 	}
 }
 
-// ClassifyHTTPStatus says what an HTTP answer means: below 300 is a success;
+// ClassifyHTTPStatus says what an HTTP answer means: 100 to 299 is a success;
 // 408, 425, 429 and every 5xx but 501 and 505 is a retryable failure, and a 429
-// with a wait a throttle; an unexpected 3xx is a failure; all other 4xx, 501 and
-// 505 are rejected requests. retryAfter is the Retry-After header: seconds or an
-// HTTP date, in the past or unreadable counts as absent.
+// with a wait a throttle; an unexpected 3xx is a failure, and so is what is no
+// status; all other 4xx, 501 and 505 are rejected requests. retryAfter is the
+// Retry-After header: seconds, with a fraction too, or an HTTP date. One that is
+// negative, in the past or unreadable counts as absent, and one that is too large
+// for a Duration as the largest.
 func ClassifyHTTPStatus(code int, retryAfter string) Verdict {
 	if code >= 100 && code < 300 {
 		return Verdict{}

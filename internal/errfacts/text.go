@@ -2,6 +2,7 @@ package errfacts
 
 import (
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ const statusText = "request failed with status "
 // ofText looks at the beginning of a node's text.
 func ofText(node error) Fact {
 	text := node.Error()
-	if len(text) <= maxExact {
+	if len(text) <= maxExact && reflect.TypeOf(node) != plainError { // those have been looked up
 		if f := exactTexts[text]; f.Class != None {
 			return f
 		}

@@ -315,18 +315,22 @@ func (a *admission) report(r *Registry, v Verdict, now int64) {
 	}
 	e, took := &a.node.Value, max(now-a.start, 0)
 	e.stats.outcome(&e.stats.permitOK, v, took)
+	defer a.settled(r) // also if a hook ends the goroutine
 	r.settle(a.node, a.settlement(), v, took, now)
-	e.stats.settled.Add(1)
+}
+
+// settled counts the permit as no longer out.
+func (a *admission) settled(r *Registry) {
+	a.node.Value.stats.settled.Add(1)
 	r.unpark(a.node)
 }
 
 // release gives the admission back unused: nothing is counted.
 func (a *admission) release(r *Registry) {
+	defer a.settled(r)
 	if a.probe {
 		r.settle(a.node, a.settlement(), Verdict{Outcome: OutcomeNeutral}, 0, r.now())
 	}
-	a.node.Value.stats.settled.Add(1)
-	r.unpark(a.node)
 }
 
 func (a *admission) settlement() event {
@@ -1062,22 +1066,23 @@ func attempt[Out any](c *call, fn func(context.Context, string) (Out, error), o 
 		defer cancel()
 	}
 	// This defer sees a return, a panic and a runtime.Goexit alike, so that the
-	// admission is settled whatever fn does.
+	// admission is settled and the call ends whatever fn and the observers do.
 	var err error
-	returned := false
+	returned, reported := false, false
 	defer func() {
-		if returned {
+		if reported {
 			return
 		}
-		if v := recover(); v != nil {
-			c.done(ctx, &PanicError{Value: v, Stack: debug.Stack()})
+		if !returned {
+			if v := recover(); v != nil {
+				c.done(ctx, &PanicError{Value: v, Stack: debug.Stack()})
+				return
+			}
+			defer c.abort() // also if an observer of this ends the goroutine once more
+			c.done(ctx, errGoexit)
 			return
 		}
-		c.done(ctx, errGoexit)
-		if c.step == stepRetry { // says a Classifier; but there is nobody to run it
-			c.fail(Candidate{Tool: c.serving, Reason: StopNonRetryable, Kind: c.last.Kind, Err: errGoexit}, false)
-		}
-		c.end()
+		c.abort()
 	}()
 	if c.policy.Detach {
 		out, err = detached(ctx, c, fn, o)
@@ -1086,6 +1091,7 @@ func attempt[Out any](c *call, fn func(context.Context, string) (Out, error), o 
 	}
 	returned = true
 	c.done(ctx, err)
+	reported = true
 	return out
 }
 
@@ -1465,6 +1471,14 @@ func (c *call) end() *ToolError {
 	}
 	c.observeEnd(e)
 	return e
+}
+
+// abort ends a call whose goroutine is ending, perhaps before anything was noted.
+func (c *call) abort() {
+	if c.step != stepDone && len(c.failures) == 0 {
+		c.fail(Candidate{Tool: c.serving, Reason: StopNonRetryable, Kind: c.last.Kind, Err: errGoexit}, false)
+	}
+	c.end()
 }
 
 // failure sums up the candidates.

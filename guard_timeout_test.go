@@ -370,6 +370,39 @@ func TestGoexitOfAProbeGivesItsSlotBackAtOnce(t *testing.T) {
 	})
 }
 
+// An observer or a hook that ends its goroutine, as t.FailNow does, used to leave
+// the call among those that are running, for ever.
+func TestACallEndsAlthoughAnObserverOrAHookEndsItsGoroutine(t *testing.T) {
+	for name, answer := range map[string]error{"success": nil, "failure": errBusy, "last failure": statusErr(400)} {
+		for _, who := range []string{"observer of the attempt", "observer of the end", "hook"} {
+			t.Run(name+", "+who, func(t *testing.T) {
+				r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 1 })
+				if who == "hook" {
+					defer r.OnTransition(func(Transition) { runtime.Goexit() })()
+				}
+				g := guardOn(t, r, func(c *GuardConfig) {
+					c.Observe = func(e Event) {
+						if who == "observer of the attempt" && !e.Final || who == "observer of the end" && e.Final {
+							runtime.Goexit()
+						}
+					}
+				})
+				done := make(chan any)
+				go func() {
+					defer func() { done <- recover() }()
+					_, _ = Call(context.Background(), g, "a", plays(answer).run)
+				}()
+				assert.Nil(t, <-done)
+				h := healthOf(t, r, "a")
+				assert.Zero(t, h.Guard.InFlight)
+				assert.Zero(t, h.InFlight)
+				assert.Equal(t, uint64(1), h.Guard.Calls)
+				assert.Equal(t, answer != nil, h.Guard.Failed == 1)
+			})
+		}
+	}
+}
+
 func TestTheTextOfAFailureHasNothingOfTheToolsErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardOn(t, patient(t), nil)

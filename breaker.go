@@ -503,6 +503,12 @@ func (s *snapshot) settleProbe(ev event, now int64) Cause {
 	return CauseProbeReturned
 }
 
+// indifferent reports whether the event's ewma and ended make no difference: they
+// do where the score may trip, and where a breaker may close.
+func (s *snapshot) indifferent(o op) bool {
+	return s.state == StateClosed && s.cfg.tripBelow == 0 && (o == opSettle || o == opAdmit)
+}
+
 // machine carries a snapshot: every change is one step and one compare-and-swap.
 type machine struct {
 	// snap is never nil once init has run. Whoever wins the swap owns the
@@ -512,12 +518,16 @@ type machine struct {
 }
 
 // apply runs one event to its end and returns its answer. It reports false if
-// the machine's entry has left its registry; then nothing happened.
-func (m *machine) apply(ev event, now int64) (answer, bool) {
+// the machine's entry has left its registry; then nothing happened. stats are the
+// tool's, nil if it has none.
+func (m *machine) apply(ev event, now int64, stats *Stats) (answer, bool) {
 	for {
 		old := m.snap.Load()
 		if old.gone {
 			return answer{}, false
+		}
+		if stats != nil && !old.indifferent(ev.op) {
+			ev.ewma, ev.ended = stats.ewma(), stats.ended()
 		}
 		if old.cfg.jitter > 0 || (ev.cfg != nil && ev.cfg.jitter > 0) {
 			ev.draw = rand.Float64()
@@ -645,7 +655,7 @@ func (b *Breaker) apply(ev event) (a answer) {
 	if b.load() == nil {
 		return answer{}
 	}
-	a, _ = b.machine.apply(ev, since(b.base))
+	a, _ = b.machine.apply(ev, since(b.base), nil)
 	b.machine.deliver(&a, "", b.base, &b.hooks)
 	return a
 }

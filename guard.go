@@ -411,7 +411,7 @@ func (p *Permit) KeepAlive() {
 		return
 	}
 	r := p.gate.Registry
-	a, _ := p.node.Value.apply(event{op: opKeepAlive, epoch: p.epoch, probe: true}, r.now())
+	a, _ := p.node.Value.apply(event{op: opKeepAlive, epoch: p.epoch, probe: true}, r.now(), nil)
 	p.node.Value.deliver(&a, p.node.Name(), r.base, &r.hooks)
 }
 
@@ -544,8 +544,11 @@ type GuardCounts struct {
 // guardStats are the counters of one tool's guarded calls.
 type guardStats struct {
 	// Each is written by the call it counts. Attempts are not: they are those
-	// calls that were let in, the retries, and the runs for other tools.
+	// calls that were let in, the retries, and the runs for other tools. What
+	// every call touches comes first and fills one cache line.
+	running   flight.Table
 	calls     atomic.Uint64
+	spent     atomic.Int64  // tenths of a token that are missing from the bucket
 	turned    atomic.Uint64 // calls whose tool never ran
 	asked     atomic.Uint64 // runs as a substitute
 	retries   atomic.Uint64
@@ -554,8 +557,6 @@ type guardStats struct {
 	fallbacks atomic.Uint64
 	exhausted atomic.Uint64
 	abandoned atomic.Int64
-	spent     atomic.Int64 // tenths of a token that are missing from the bucket
-	running   flight.Table
 }
 
 func (e *entry) guardStats() *guardStats {
@@ -648,13 +649,6 @@ func (g *Guard) policy(tool string) *Policy {
 		}
 	}
 	return &g.config.Default
-}
-
-func (g *Guard) now() int64 {
-	if r := g.gate.registry(); !r.inert() {
-		return r.now()
-	}
-	return since(g.base)
 }
 
 // Decision is what a retry policy says after an attempt.
@@ -1144,6 +1138,7 @@ func detached[Out any](ctx context.Context, c *call, fn func(context.Context, st
 // on the stack of Call.
 type call struct {
 	g        *Guard
+	registry *Registry       // nil if there is nothing to keep anything in
 	ctx      context.Context // the caller's
 	settings settings        // that ctx carries
 	tool     string          // asked for
@@ -1192,7 +1187,17 @@ func (c *call) begin(ctx context.Context, g *Guard, tool string) {
 		g = &Guard{gate: new(Gate), base: time.Now()}
 	}
 	c.g, c.ctx, c.tool = g, ctx, tool
+	if r := g.gate.registry(); !r.inert() {
+		c.registry = r
+	}
 	c.settings = settingsOf(ctx)
+}
+
+func (c *call) now() int64 {
+	if c.registry != nil {
+		return c.registry.now()
+	}
+	return since(c.g.base)
 }
 
 // next gets the next attempt admitted; false when there is none.
@@ -1206,7 +1211,7 @@ func (c *call) next() bool {
 	case stepRetry:
 		c.step = stepSubstitute
 		bucket := c.counts
-		if c.pause() && c.admit(c.g.now()) {
+		if c.pause() && c.admit(c.now()) {
 			return true
 		}
 		if bucket != nil && c.policy.RetryBudget > 0 {
@@ -1220,7 +1225,7 @@ func (c *call) next() bool {
 
 // start tries the tool that was asked for.
 func (c *call) start() bool {
-	c.serving, c.policy, c.begun = c.tool, c.g.policy(c.tool), c.g.now()
+	c.serving, c.policy, c.begun = c.tool, c.g.policy(c.tool), c.now()
 	c.ended = c.begun
 	if c.broken != nil {
 		c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: KindInvalidRequest, Err: c.broken}, false)
@@ -1249,7 +1254,7 @@ func (c *call) nextSubstitute() bool {
 			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: errNoAdapter}, true)
 		default:
 			c.serving, c.policy, c.tries = tool, c.g.policy(tool), 0
-			if c.admit(c.g.now()) {
+			if c.admit(c.now()) {
 				return true
 			}
 		}
@@ -1259,9 +1264,14 @@ func (c *call) nextSubstitute() bool {
 
 // admit asks the gate for one attempt of the tool that serves.
 func (c *call) admit(now int64) bool {
-	r := c.g.gate.registry()
-	if r.inert() {
+	r := c.registry
+	if r == nil {
 		c.admission = admission{start: now}
+		return true
+	}
+	if n, epoch := r.enterHealthy(c.serving); n != nil {
+		c.admission, c.counts = admission{node: n, epoch: epoch, start: now}, n.Value.guardStats()
+		c.count(true)
 		return true
 	}
 	n, a := r.admit(c.serving, now, int64(c.policy.Timeout), true)
@@ -1320,7 +1330,7 @@ func (c *call) attemptContext() (context.Context, context.CancelFunc) {
 // done reports the end of an attempt and decides how to go on. ctx is the
 // attempt's.
 func (c *call) done(ctx context.Context, err error) {
-	c.ended = c.g.now()
+	c.ended = c.now()
 	c.attempts++
 	c.tries++
 	c.last, c.lastErr = Verdict{}, err
@@ -1328,7 +1338,7 @@ func (c *call) done(ctx context.Context, err error) {
 		c.last = c.verdict(ctx, err)
 	}
 	if c.node != nil {
-		c.report(c.g.gate.Registry, c.last, c.ended)
+		c.report(c.registry, c.last, c.ended)
 	}
 	if c.last.Outcome == OutcomeSuccess {
 		c.step = stepDone
@@ -1364,7 +1374,7 @@ func (c *call) judge() (StopReason, time.Duration) {
 	var open StopReason
 	var wait time.Duration
 	if c.node != nil {
-		open, wait = c.g.gate.Registry.openFor(c.serving)
+		open, wait = c.registry.openFor(c.serving)
 	}
 	acts := c.policy.SideEffects || unknownInside(c.lastErr)
 	switch reason := judge(c.last, c.tries, limit, open, acts); reason {
@@ -1433,7 +1443,7 @@ func (c *call) pause() bool {
 // cancel ends the call because its caller gave up between two attempts.
 func (c *call) cancel(err, last error) {
 	c.canceled = err
-	c.ended = c.g.now()
+	c.ended = c.now()
 	c.fail(Candidate{Tool: c.serving, Reason: StopCanceled, Kind: KindCanceled, Err: last}, false)
 }
 
@@ -1518,7 +1528,7 @@ func (c *call) observeEnd(e *ToolError) {
 	}
 	event := Event{
 		Tool: c.tool, Served: c.serving, Final: true, Attempt: c.attempts, Verdict: c.last,
-		Took: time.Duration(max(c.g.now()-c.begun, 0)),
+		Took: time.Duration(max(c.now()-c.begun, 0)),
 	}
 	if e != nil {
 		event.Reason, event.Wait, event.Verdict.Kind = e.Reason, e.RetryAfter, e.Kind

@@ -93,18 +93,14 @@ type Summary struct {
 // its meaning or goes away, not when one is added.
 const summarySchema = 1
 
-// add counts one tool into the summary; finish settles the overall status.
-func (s *Summary) add(h ToolHealth) {
-	s.Tools = append(s.Tools, h)
-	if !h.Available {
-		s.Unavailable++
-	}
-}
-
+// finish counts the tools and settles the overall status.
 func (s *Summary) finish() {
 	sick := 0
 	for i := range s.Tools {
 		h := &s.Tools[i]
+		if !h.Available {
+			s.Unavailable++
+		}
 		if !h.Available || h.Status == Unhealthy {
 			sick++
 		} else if h.Status == Degraded {

@@ -130,7 +130,7 @@ func TestAConfigAndAFirstFailureAtOnceBothCount(t *testing.T) {
 		ready := make(chan struct{})
 		group.Go(func() {
 			<-ready
-			e.apply(event{op: opSettle, byName: true, outcome: OutcomeFailure, ewma: ewmaOne}, 0)
+			e.apply(event{op: opSettle, byName: true, outcome: OutcomeFailure, ewma: ewmaOne}, 0, nil)
 		})
 		group.Go(func() {
 			<-ready

@@ -60,9 +60,7 @@ type node = nametable.Node[entry]
 // middle, so that two tools whose entries are neighbours in memory do not share a
 // cache line that is written.
 type entry struct {
-	// place is where it waits in Registry.queue to be evicted; nil if it is parked,
-	// or registered. Under Registry.mu.
-	place *list.Element
+	guard atomic.Pointer[guardStats] // nil until the first guarded call; set once
 	// parked: taken out of the queue because it could not be evicted. Whoever
 	// makes it evictable again sees the flag and puts it back. Set under
 	// Registry.mu, read by calls.
@@ -75,7 +73,9 @@ type entry struct {
 	refusing atomic.Bool
 	machine
 	stats Stats
-	guard atomic.Pointer[guardStats] // nil until the first guarded call; set once
+	// place is where it waits in Registry.queue to be evicted; nil if it is parked,
+	// or registered. Under Registry.mu.
+	place *list.Element
 }
 
 // compiled is a Config as the registry uses it. It never changes.
@@ -242,7 +242,7 @@ func (e *entry) tryAdmit(now, leaseFloor int64) (answer, bool) {
 		a.reason, a.wait = s.admission(now)
 		return a, true
 	}
-	return e.apply(event{op: opAdmit, leaseFloor: leaseFloor}, now)
+	return e.apply(event{op: opAdmit, leaseFloor: leaseFloor}, now, &e.stats)
 }
 
 // Available reports what AllowRequest would answer at this instant. It changes
@@ -343,24 +343,22 @@ func (s *Stats) outcome(okTotal *atomic.Uint64, v Verdict, took int64) {
 // settle tells the breaker of n how a call ended; the statistics have it already.
 // It reports false if n has left the registry.
 func (r *Registry) settle(n *node, ev event, v Verdict, took, now int64) bool {
-	e := &n.Value
 	ev.outcome, ev.kind, ev.took, ev.retryAfter = v.Outcome, v.Kind, took, int64(v.RetryAfter)
 	if v.Outcome == OutcomeFailure {
 		ev.kind = kindOfFailure(v.Kind)
 	}
-	ev.ewma, ev.ended = e.stats.ewma(), e.stats.ended()
 	return r.apply(n, ev, now)
 }
 
 // apply runs one event on the machine of n and delivers what came of it. It
 // reports false if n has left the registry.
 func (r *Registry) apply(n *node, ev event, now int64) bool {
-	a, ok := n.Value.apply(ev, now)
+	a, ok := n.Value.apply(ev, now, &n.Value.stats)
 	for !ok {
 		if r.left(n) {
 			return false
 		}
-		a, ok = n.Value.apply(ev, now)
+		a, ok = n.Value.apply(ev, now, &n.Value.stats)
 	}
 	n.Value.deliver(&a, n.Name(), r.base, &r.hooks)
 	r.unpark(n)
@@ -628,7 +626,7 @@ func (e *entry) configure(p *params, now int64) answer {
 			}
 			continue
 		}
-		a, _ := e.apply(event{op: opConfigure, cfg: p, ended: e.stats.ended()}, now)
+		a, _ := e.apply(event{op: opConfigure, cfg: p}, now, &e.stats)
 		return a
 	}
 }
@@ -684,7 +682,7 @@ func (r *Registry) operate(tool string, o op) bool {
 	if n == nil {
 		return false
 	}
-	return r.apply(n, event{op: o, ended: n.Value.stats.ended()}, r.now())
+	return r.apply(n, event{op: o}, r.now())
 }
 
 // SetConfig puts another configuration in force, or returns every problem of it
@@ -768,19 +766,22 @@ func (r *Registry) Health(tool string) (ToolHealth, bool) {
 	if n == nil {
 		return ToolHealth{}, false
 	}
-	return r.health(n, r.now())
+	var h ToolHealth
+	ok := r.health(n, r.now(), &h)
+	return h, ok
 }
 
-func (r *Registry) health(n *node, now int64) (ToolHealth, bool) {
+// health fills in h, and reports false if n has left the registry.
+func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
 	e := &n.Value
 	counts := e.stats.Read()
 	shared := e.snap.Load()
 	if shared.gone {
-		return ToolHealth{}, false
+		return false
 	}
 	s := shared.at(now)
 	reason, wait := shared.admission(now)
-	h := ToolHealth{
+	*h = ToolHealth{
 		Tool:                n.Name(),
 		State:               s.state,
 		Available:           reason == StopNone,
@@ -801,7 +802,7 @@ func (r *Registry) health(n *node, now int64) (ToolHealth, bool) {
 	if g := e.guard.Load(); g != nil {
 		h.Guard = g.read(now)
 	}
-	return h, true
+	return true
 }
 
 // HealthSummary returns the health of every tool, sorted by name, as it was at
@@ -820,20 +821,32 @@ func (r *Registry) HealthSummary() Summary {
 		At:         r.base.Add(time.Duration(now)),
 	}
 	for _, n := range nodes {
-		if h, ok := r.health(n, now); ok {
-			s.add(h)
+		s.Tools = append(s.Tools, ToolHealth{})
+		if last := len(s.Tools) - 1; !r.health(n, now, &s.Tools[last]) {
+			s.Tools = s.Tools[:last]
 		}
 	}
 	s.finish()
 	return s
 }
 
+// sorted returns the nodes by name.
 func (r *Registry) sorted() []*node {
-	nodes := make([]*node, 0, r.table.Len())
-	for n := range r.table.All() {
-		nodes = append(nodes, n)
+	// Comparing names that lie in the slice saves a look at each node for each
+	// comparison: a fifth of the time of a large summary.
+	type named struct {
+		name string
+		n    *node
 	}
-	slices.SortFunc(nodes, func(a, b *node) int { return strings.Compare(a.Name(), b.Name()) })
+	all := make([]named, 0, r.table.Len())
+	for n := range r.table.All() {
+		all = append(all, named{n.Name(), n})
+	}
+	slices.SortFunc(all, func(a, b named) int { return strings.Compare(a.name, b.name) })
+	nodes := make([]*node, len(all))
+	for i := range all {
+		nodes[i] = all[i].n
+	}
 	return nodes
 }
 
@@ -846,7 +859,8 @@ func (r *Registry) All() iter.Seq2[string, ToolHealth] {
 			return
 		}
 		for _, n := range r.sorted() {
-			if h, ok := r.health(n, r.now()); ok && !yield(h.Tool, h) {
+			var h ToolHealth
+			if r.health(n, r.now(), &h) && !yield(h.Tool, h) {
 				return
 			}
 		}

@@ -10,7 +10,7 @@ import (
 // for use; all methods may be called from any goroutine. Its memory is at most
 // about twice that of the most calls that ever ran at once.
 type Table struct {
-	first [8]Slot
+	first [5]Slot
 	more  atomic.Pointer[chunk] // the newest, nil until first was full
 }
 

@@ -40,6 +40,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.only, "only", "", "try only mutants whose description matches this regular expression")
 	flag.StringVar(&o.tests, "run", "", "as go test -run: use only these tests")
+	flag.StringVar(&o.first, "first", "", "as go test -run: try these tests first, and all others on what they leave")
 	flag.StringVar(&o.equivalent, "equivalent", "", "file of equivalent mutants (default DIRECTORY/testdata/equivalent_mutants.txt)")
 	flag.DurationVar(&o.timeout, "timeout", time.Minute, "kill a run of the tests that takes longer; counts as noticed")
 	flag.IntVar(&o.parallel, "parallel", 2, "how many mutants to try at once")
@@ -62,7 +63,7 @@ func main() {
 }
 
 type options struct {
-	dir, only, tests, equivalent string
+	dir, only, tests, first, equivalent string
 	timeout                      time.Duration
 	parallel, every              int
 	list, verbose                bool
@@ -100,7 +101,7 @@ func run(o options) (ok bool, err error) {
 	}
 	trace := filepath.Join(work, "trace")
 	start := time.Now()
-	if fate, out := t.try(0, trace); fate != survived {
+	if fate, out := t.try(0, o.tests, trace); fate != survived {
 		return false, fmt.Errorf("the tests fail without a mutant:\n%s", out)
 	}
 	fmt.Printf("%d mutants in %s; one run of the tests takes %v\n", len(chosen), o.dir, time.Since(start).Round(time.Millisecond))
@@ -168,10 +169,10 @@ func (t *tester) build(pkg *pack, work string) error {
 }
 
 // try runs the tests with one mutant; 0 is none.
-func (t *tester) try(id int, trace string) (fate, []byte) {
+func (t *tester) try(id int, tests, trace string) (fate, []byte) {
 	ctx, cancel := context.WithTimeout(context.Background(), t.o.timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, t.binary, "-test.short", "-test.failfast", "-test.run="+t.o.tests)
+	cmd := exec.CommandContext(ctx, t.binary, "-test.short", "-test.failfast", "-test.run="+tests)
 	cmd.Dir = t.o.dir
 	cmd.Env = append(os.Environ(), "MUTANT="+strconv.Itoa(id), "MUTANT_TRACE="+trace)
 	cmd.WaitDelay = time.Second
@@ -195,7 +196,12 @@ func (t *tester) tryAll(mutants []*mutant, reached map[int]bool) {
 		}
 		slots <- struct{}{}
 		wg.Go(func() {
-			m.fate, _ = t.try(m.id, "")
+			if t.o.first != "" {
+				m.fate, _ = t.try(m.id, t.o.first, "")
+			}
+			if m.fate == survived {
+				m.fate, _ = t.try(m.id, t.o.tests, "")
+			}
 			if t.o.verbose || m.fate == survived {
 				fmt.Printf("%d/%d %v: %v\n", i+1, len(mutants), m.fate, m)
 			}

@@ -61,7 +61,7 @@ func TestTheTestsOfAToyNoticeWhatTheyTest(t *testing.T) {
 	tester := tester{o: o, binary: filepath.Join(work, "toy.test")}
 	require.NoError(t, tester.build(pkg, work))
 	trace := filepath.Join(work, "trace")
-	f, out := tester.try(0, trace)
+	f, out := tester.try(0, "", trace)
 	require.Equal(t, survived, f, "%s", out)
 	reached, err := readTrace(trace)
 	require.NoError(t, err)

@@ -83,6 +83,31 @@ func TestAnEvictionIsCalledOffForAPermitThatWasQuicker(t *testing.T) {
 	assert.True(t, e.snap.Load().gone)
 }
 
+// A caller that finds its tool just evicted asks again, and every permit that it
+// counted on the way is given back.
+func TestACallerGoesRoundUntilAnEvictionHasEnded(t *testing.T) {
+	r := NewRegistry()
+	g := &Gate{Registry: r}
+	r.AllowRequest("search")
+	e := &r.table.Get("search").Value
+	before := e.snap.Load()
+	e.snap.Store(goneUnder(before.cfg))
+	_, ok := e.tryAdmit(0, 0)
+	assert.False(t, ok)
+	var caller sync.WaitGroup
+	caller.Go(func() {
+		permit, err := g.Allow(t.Context(), "search")
+		assert.NoError(t, err)
+		assert.True(t, permit.Tracked())
+	})
+	for e.stats.settled.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	e.snap.Store(before)
+	caller.Wait()
+	assert.Equal(t, uint64(1), healthOf(t, r, "search").InFlight)
+}
+
 // The quick way in counts a permit and finds the tool changed: then it must not
 // leave the permit behind.
 func TestTheQuickWayInLeavesNoPermitBehind(t *testing.T) {

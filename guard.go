@@ -1176,7 +1176,6 @@ const (
 	stepRetry                      // next waits and tries the same tool again
 	stepSubstitute                 // next tries the next substitute
 	stepDone                       // a tool has answered
-	stepEnded                      // the end has been reported
 )
 
 func (c *call) begin(ctx context.Context, g *Guard, tool string) {
@@ -1217,7 +1216,7 @@ func (c *call) next() bool {
 		if bucket != nil && c.policy.RetryBudget > 0 {
 			bucket.refund(10) // only a retry that is made costs a token
 		}
-	case stepDone, stepEnded:
+	case stepDone:
 		return false
 	}
 	return c.nextSubstitute()
@@ -1226,7 +1225,6 @@ func (c *call) next() bool {
 // start tries the tool that was asked for.
 func (c *call) start() bool {
 	c.serving, c.policy, c.begun = c.tool, c.g.policy(c.tool), c.now()
-	c.ended = c.begun
 	if c.broken != nil {
 		c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: KindInvalidRequest, Err: c.broken}, false)
 		return false
@@ -1443,7 +1441,6 @@ func (c *call) pause() bool {
 // cancel ends the call because its caller gave up between two attempts.
 func (c *call) cancel(err, last error) {
 	c.canceled = err
-	c.ended = c.now()
 	c.fail(Candidate{Tool: c.serving, Reason: StopCanceled, Kind: KindCanceled, Err: last}, false)
 }
 
@@ -1459,7 +1456,6 @@ func (c *call) end() *ToolError {
 	if c.step != stepDone {
 		e = c.failure()
 	}
-	c.step = stepEnded
 	if c.slot != nil {
 		c.slot.Store(0)
 	}

@@ -263,6 +263,10 @@ func TestEveryKindHasItsWordsForTheModel(t *testing.T) {
 		assert.NotContains(t, seen, text, k.String())
 		seen[text] = k
 	}
+	assert.Equal(t, "tool failed: unknown error", (&ToolError{Kind: numKinds}).Error())
+	for r := StopCircuitOpen; r < StopUnknownTool; r++ {
+		assert.Equal(t, refusals[r].Error()+"; retry after 5s", (&ToolError{Reason: r, Attempts: 2, RetryAfter: 5 * time.Second}).Error())
+	}
 	for r := StopCircuitOpen; r <= RetryAllowed; r++ {
 		e := &ToolError{Reason: r}
 		assert.NotEmpty(t, e.Error())
@@ -295,7 +299,9 @@ func TestWrapServesSubstitutesThroughTheirAdapters(t *testing.T) {
 
 	plain := Wrap(g, "a", func(context.Context, query) (string, error) { return "", errBusy })
 	_, err = plain(t.Context(), query{})
-	assert.Len(t, toolError(t, err).Candidates, 3, "without any adapter, too")
+	e = toolError(t, err)
+	require.Len(t, e.Candidates, 3)
+	assert.Equal(t, []error{errNoAdapter, errNoAdapter}, []error{e.Candidates[1].Err, e.Candidates[2].Err}, "without any adapter, too")
 }
 
 func TestWrapSaysAtEachCallThatAnOptionHasTheWrongTypes(t *testing.T) {
@@ -311,9 +317,53 @@ func TestWrapSaysAtEachCallThatAnOptionHasTheWrongTypes(t *testing.T) {
 		_, err := Wrap(g, "a", tool, option)(t.Context(), "x")
 		e := toolError(t, err)
 		assert.Equal(t, KindInvalidRequest, e.Kind, name)
+		assert.Equal(t, StopNonRetryable, e.Reason, name)
 		require.Len(t, e.Candidates, 1)
 		assert.ErrorContains(t, e.Candidates[0].Err, "must be a", name)
 		assert.False(t, ran, name)
 		assert.Zero(t, r.Len(), name)
 	}
+}
+
+func TestTheSubstituteThatServesIsTheLastToRun(t *testing.T) {
+	g := guardWithBackups(t, patient(t), func(c *GuardConfig) { c.Default.MaxAttempts = 1 }, "b", "c")
+	tool := plays(errBusy)
+	out, err := Call(t.Context(), g, "a", tool.run)
+	require.NoError(t, err)
+	assert.Equal(t, "answer of b", out)
+	assert.Equal(t, []string{"a", "b"}, tool.names)
+}
+
+func TestAToolThatCouldNotWorkForLackOfAnotherIsReplaced(t *testing.T) {
+	r := NewRegistry()
+	g := guardWithBackups(t, r, nil, "b")
+	failTimes(r, "needed", 3)
+	out, err := Call(t.Context(), g, "a", func(ctx context.Context, tool string) (string, error) {
+		if tool == "a" {
+			return Call(ctx, g, "needed", plays().run)
+		}
+		return tool, nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, "b", out)
+	assert.Equal(t, uint64(1), healthOf(t, r, "a").Neutral)
+}
+
+func TestAToolFunctionSeesTheValuesOfItsCallersContext(t *testing.T) {
+	type key struct{}
+	ctx, _ := WithCallInfo(context.WithValue(t.Context(), key{}, "request 7"))
+	g := guardOn(t, patient(t), func(c *GuardConfig) { c.Default.Timeout = time.Minute })
+	out, err := Call(WithoutFallback(ctx), g, "a", func(ctx context.Context, _ string) (string, error) {
+		v, _ := ctx.Value(key{}).(string)
+		return v, nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, "request 7", out)
+}
+
+func TestAToolErrorUnwrapsToErrorsOnly(t *testing.T) {
+	e := &ToolError{Candidates: []Candidate{{}, {Err: errBusy}}}
+	assert.Equal(t, []error{errBusy}, e.Unwrap())
+	e.Canceled = context.Canceled
+	assert.Equal(t, []error{errBusy, context.Canceled}, e.Unwrap())
 }

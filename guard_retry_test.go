@@ -91,6 +91,7 @@ func TestAWaitThatDoesNotFitStopsAtOnceAndSaysWhy(t *testing.T) {
 		{"a stated wait past the deadline", askedToWait(20 * time.Second), 10 * time.Second, 30 * time.Second, 1, StopRateLimited, 20 * time.Second},
 		{"a stated wait up to the deadline", askedToWait(20 * time.Second), 20 * time.Second, 30 * time.Second, 1, StopRateLimited, 20 * time.Second},
 		{"a stated wait just within the deadline", askedToWait(20 * time.Second), 20*time.Second + 1, 30 * time.Second, 2, StopNone, 0},
+		{"a stated wait as long as the back-off", askedToWait(100 * time.Millisecond), 0, 99 * time.Millisecond, 1, StopRateLimited, 100 * time.Millisecond},
 		{"a back-off past the deadline", errBusy, 99 * time.Millisecond, 30 * time.Second, 1, StopRetryExhausted, 0},
 		{"a back-off over MaxWait", errBusy, 0, 99 * time.Millisecond, 1, StopRetryExhausted, 0},
 		{"a back-off over MaxWait that is longer than a stated wait", askedToWait(time.Millisecond), 0, 99 * time.Millisecond, 1, StopRetryExhausted, time.Millisecond},
@@ -401,8 +402,10 @@ func TestANilGuardAndAZeroOneMakeTheCallOnce(t *testing.T) {
 		assert.Equal(t, StopRetryExhausted, toolError(t, err).Reason, name)
 		assert.Equal(t, 1, tool.runs(), name)
 	}
-	g, err := NewGuard(nil, GuardConfig{})
+	g, err := NewGuard(nil, GuardConfig{Default: Policy{MaxAttempts: 3}})
 	require.NoError(t, err)
+	_, err = Call(t.Context(), g, "a", failing(errBusy).run)
+	assert.Equal(t, 3, toolError(t, err).Attempts, "a nil Gate is a zero one, the policies are in force")
 	//nolint:staticcheck // a nil ctx counts as Background
 	_, err = Call(nil, g, "a", plays().run)
 	assert.NoError(t, err)
@@ -439,4 +442,83 @@ func TestOneGuardServesManyGoroutines(t *testing.T) {
 	assert.Zero(t, counts.Failed)
 	assert.Zero(t, counts.InFlight)
 	assert.Equal(t, counts.Attempts, counts.Calls+counts.Retries)
+}
+
+func TestAStatedWaitIsHandedOnWhateverTheCallStoppedFor(t *testing.T) {
+	wait := askedToWait(7 * time.Second)
+	for name, c := range map[string]struct {
+		policy Policy
+		reason StopReason
+	}{
+		"attempts":     {Policy{MaxAttempts: 1}, StopRetryExhausted},
+		"budget":       {Policy{MaxAttempts: 2, RetryBudget: 1}, StopRetryBudgetExhausted},
+		"side effects": {Policy{MaxAttempts: 2, SideEffects: true}, StopRateLimited},
+	} {
+		r := patient(t)
+		require.NoError(t, r.Register("a"))
+		r.table.Get("a").Value.guardStats().spent.Store(10)
+		g := guardOn(t, r, func(gc *GuardConfig) { gc.Default = c.policy })
+		assert.Equal(t, Decision{Reason: c.reason, Wait: 7 * time.Second}, g.Next("a", 1, Verdict{
+			Outcome: OutcomeThrottled, Kind: KindRateLimited, Retryable: true, RetryAfter: 7 * time.Second,
+		}), name)
+		r.Reset("a")
+		_, err := Call(t.Context(), g, "a", failing(wait).run)
+		e := toolError(t, err)
+		assert.Equal(t, c.reason, e.Reason, name)
+		assert.Equal(t, 7*time.Second, e.RetryAfter, name)
+	}
+}
+
+func TestATokenComesBackExactlyAndOnlyWhereThereIsABudget(t *testing.T) {
+	for _, budget := range []int{0, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			r := patient(t)
+			require.NoError(t, r.Register("a"))
+			spent := &r.table.Get("a").Value.guardStats().spent
+			spent.Store(50)
+			g := guardOn(t, r, func(c *GuardConfig) { c.Default.RetryBudget = budget })
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Millisecond, cancel)
+			_, err := Call(ctx, g, "a", failing(errBusy).run)
+			assert.Equal(t, StopCanceled, toolError(t, err).Reason)
+			assert.Equal(t, int64(50), spent.Load(), "budget %d", budget)
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // and where there is no registry there is no bucket
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		_, err := Call(ctx, guardOn(t, nil, nil), "a", failing(errBusy).run)
+		assert.Equal(t, StopCanceled, toolError(t, err).Reason)
+	})
+}
+
+func TestIsolationDuringAnAttemptEndsTheCall(t *testing.T) {
+	r := patient(t)
+	_, err := Call(t.Context(), guardOn(t, r, nil), "a", func(context.Context, string) (string, error) {
+		r.Isolate("a")
+		return "", errBusy
+	})
+	e := toolError(t, err)
+	assert.Equal(t, StopIsolated, e.Reason)
+	assert.Equal(t, 30*time.Second, e.RetryAfter)
+	assert.Equal(t, 1, e.Attempts)
+	assert.ErrorIs(t, err, ErrIsolated)
+}
+
+func TestAnOldAttemptThatFailsDuringAnothersProbeStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		g := guardOn(t, r, nil)
+		tool := failing(errBusy)
+		_, err := Call(t.Context(), g, "a", func(ctx context.Context, name string) (string, error) {
+			failTimes(r, "a", 3)
+			time.Sleep(30 * time.Second)
+			require.True(t, r.AllowRequest("a")) // the probe is somebody else's
+			return tool.run(ctx, name)
+		})
+		e := toolError(t, err)
+		assert.Equal(t, StopCircuitOpen, e.Reason, "it has opened and not closed since")
+		assert.Equal(t, time.Minute, e.RetryAfter, "the lease and a cooldown")
+		assert.Equal(t, 1, tool.runs())
+	})
 }

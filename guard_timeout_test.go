@@ -411,3 +411,54 @@ func TestTheTextOfAFailureHasNothingOfTheToolsErrors(t *testing.T) {
 		assert.False(t, strings.Contains(err.Error(), "db-7"))
 	})
 }
+
+// What a tool says when its time is up is its own affair.
+func TestAnAttemptWhoseTimeIsUpIsATimeoutWhateverItsErrorSays(t *testing.T) {
+	for _, own := range []error{errors.New("socket hang up"), context.Canceled, statusErr(499)} {
+		synctest.Test(t, func(t *testing.T) {
+			r := patient(t)
+			g := guardOn(t, r, func(c *GuardConfig) { c.Default.Timeout = time.Second })
+			runs := 0
+			_, err := Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {
+				runs++
+				<-ctx.Done()
+				return "", own
+			})
+			e := toolError(t, err)
+			assert.Equal(t, KindTimeout, e.Kind, "%v", own)
+			assert.Equal(t, StopRetryExhausted, e.Reason, "%v", own)
+			assert.Equal(t, 2, runs)
+			assert.ErrorIs(t, err, own)
+
+			_, err = Call(t.Context(), g, "a", plays(own).run) // in time: then it means what it says
+			assert.NotEqual(t, KindTimeout, toolError(t, err).Kind, "%v", own)
+		})
+	}
+}
+
+func TestADeadlineIsOnlyNamedIfItEndedTheCall(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := Call(ctx, guardOn(t, patient(t), nil), "a", func(context.Context, string) (string, error) {
+		cancel()
+		return "", WithVerdict(errBusy, vInvalid) // the tool had answered
+	})
+	assert.NoError(t, toolError(t, err).Canceled)
+}
+
+func TestDurationsAreMeasuredFromTheirBeginning(t *testing.T) {
+	for name, r := range map[string]func() *Registry{"registry": NewRegistry, "none": func() *Registry { return nil }} {
+		synctest.Test(t, func(t *testing.T) {
+			var events []Event
+			g := guardOn(t, r(), func(c *GuardConfig) { c.Observe = func(e Event) { events = append(events, e) } })
+			time.Sleep(time.Hour)
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // under the floor
+			defer cancel()
+			_, err := Call(ctx, g, "a", obeys(time.Minute))
+			assert.Equal(t, StopCanceled, toolError(t, err).Reason, name)
+			for _, e := range events {
+				assert.Equal(t, 500*time.Millisecond, e.Took, name)
+			}
+			assert.Len(t, events, 2, name)
+		})
+	}
+}

@@ -462,3 +462,18 @@ func TestDurationsAreMeasuredFromTheirBeginning(t *testing.T) {
 		})
 	}
 }
+
+func TestADetachedCallNeedsNoRegistry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardOn(t, nil, func(c *GuardConfig) { c.Default = Policy{Timeout: time.Second, Detach: true} })
+		_, err := Call(t.Context(), g, "a", ignores(time.Minute))
+		assert.Equal(t, KindTimeout, toolError(t, err).Kind)
+		time.Sleep(time.Minute) // the late end is nobody's
+	})
+}
+
+func TestANilToolErrorInAnotherErrorIsHarmless(t *testing.T) {
+	var none *ToolError
+	_, err := Call(t.Context(), guardOn(t, patient(t), nil), "a", plays(errors.Join(none, statusErr(404))).run)
+	assert.Equal(t, StopNonRetryable, toolError(t, err).Reason)
+}

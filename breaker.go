@@ -97,6 +97,7 @@ type snapshot struct {
 	failed   int    // failed probes in a row: the exponent of growth
 	passed   int    // successful probes in a row
 	ended    uint64 // calls that had ended when it last closed: TripMinCalls counts from here
+	operated uint64 // epoch that the last Reset or Isolate began: what was admitted before counts for nothing
 }
 
 // op is what happens to a breaker.
@@ -300,19 +301,26 @@ func (s *snapshot) learn(took int64) {
 //
 // A clock that goes back counts as standing still.
 func step(s snapshot, ev event, now int64) (snapshot, answer) {
-	now = max(now, s.since)
-	old := s
 	var a answer
+	s.advance(&ev, now, &a)
+	return s, a
+}
+
+// advance is step in place, for the carrier, which has a copy already. ev stays
+// as it is.
+func (s *snapshot) advance(ev *event, now int64, a *answer) {
+	now = max(now, s.since)
+	old := *s
 	if s.expired(now) {
 		from := s.state
-		s = s.at(now)
-		a.record(&s, from, CauseLeaseExpired)
+		*s = s.at(now)
+		a.record(s, from, CauseLeaseExpired)
 	}
 	from := s.state
 	var cause Cause
 	switch ev.op {
 	case opAdmit:
-		cause = s.admit(ev, now, &a)
+		cause = s.admit(ev, now, a)
 	case opSettle:
 		cause = s.settle(ev, now)
 	case opKeepAlive:
@@ -339,10 +347,12 @@ func step(s snapshot, ev event, now int64) (snapshot, answer) {
 		if from == StateClosed && s.state == StateOpen {
 			s.trips++
 		}
-		a.record(&s, from, cause)
+		if cause == CauseReset || cause == CauseIsolated {
+			s.operated = s.epoch
+		}
+		a.record(s, from, cause)
 	}
-	a.changed, a.epoch = s != old, s.epoch
-	return s, a
+	a.changed, a.epoch = *s != old, s.epoch
 }
 
 // record notes that s came from another state.
@@ -361,7 +371,7 @@ func (a *answer) record(s *snapshot, from State, cause Cause) {
 }
 
 // admit lets the caller in, or says why not. The lease of s has not run out.
-func (s *snapshot) admit(ev event, now int64, a *answer) Cause {
+func (s *snapshot) admit(ev *event, now int64, a *answer) Cause {
 	a.reason, a.wait = s.admission(now)
 	if a.reason != StopNone {
 		return CauseNone
@@ -383,13 +393,14 @@ func (s *snapshot) admit(ev event, now int64, a *answer) Cause {
 
 // settle applies the outcome of one call; the table in the README, row by row.
 // It returns the cause if the state changed. The lease of s has not run out.
-func (s *snapshot) settle(ev event, now int64) Cause {
-	ev.took, ev.retryAfter = max(ev.took, 0), max(ev.retryAfter, 0)
+func (s *snapshot) settle(ev *event, now int64) Cause {
 	if ev.outcome == OutcomeSuccess && ev.took > s.cfg.slow {
-		ev.outcome, ev.kind = OutcomeFailure, KindTimeout
+		slow := *ev
+		slow.outcome, slow.kind = OutcomeFailure, KindTimeout
+		ev = &slow
 	}
 	current := ev.byName || ev.epoch == s.epoch
-	if ev.outcome == OutcomeSuccess && ev.probe && !current {
+	if ev.outcome == OutcomeSuccess && ev.probe && !current && ev.epoch >= s.operated {
 		s.learn(ev.took) // the probe lives, its lease was too short for it
 	}
 	switch s.state {
@@ -405,10 +416,10 @@ func (s *snapshot) settle(ev event, now int64) Cause {
 	return CauseNone
 }
 
-func (s *snapshot) settleClosed(ev event, now int64, current bool) Cause {
+func (s *snapshot) settleClosed(ev *event, now int64, current bool) Cause {
 	switch {
 	case ev.outcome == OutcomeThrottled: // whoever brings it: the wait is the tool's
-		s.until = max(s.until, saturatingAdd(now, s.cfg.cap(ev.retryAfter)))
+		s.until = max(s.until, saturatingAdd(now, s.cfg.cap(max(ev.retryAfter, 0))))
 		if s.until == now {
 			s.until = 0
 		}
@@ -423,7 +434,7 @@ func (s *snapshot) settleClosed(ev event, now int64, current bool) Cause {
 
 // fail counts a failure of the current closed period and opens if it is one too
 // many. Only a failure opens: a success does not, however low the score.
-func (s *snapshot) fail(ev event, now int64) Cause {
+func (s *snapshot) fail(ev *event, now int64) Cause {
 	s.countFailure(ev)
 	switch {
 	case s.cfg.threshold == 0:
@@ -438,7 +449,7 @@ func (s *snapshot) fail(ev event, now int64) Cause {
 	return CauseNone
 }
 
-func (s *snapshot) countFailure(ev event) {
+func (s *snapshot) countFailure(ev *event) {
 	if s.streak < math.MaxInt {
 		s.streak++
 	}
@@ -447,7 +458,7 @@ func (s *snapshot) countFailure(ev event) {
 
 // openAfterFailure opens s for one cooldown, or for what is left of a throttle
 // if that is longer.
-func (s *snapshot) openAfterFailure(ev event, now int64) {
+func (s *snapshot) openAfterFailure(ev *event, now int64) {
 	throttled := int64(0)
 	if s.state == StateClosed {
 		throttled = s.until
@@ -458,7 +469,7 @@ func (s *snapshot) openAfterFailure(ev event, now int64) {
 	}
 }
 
-func (s *snapshot) settleOpen(ev event, now int64) {
+func (s *snapshot) settleOpen(ev *event, now int64) {
 	if s.isolated {
 		return // only Reset ends it, and no cooldown runs
 	}
@@ -473,14 +484,14 @@ func (s *snapshot) settleOpen(ev event, now int64) {
 			s.limited = false
 		}
 	case OutcomeThrottled:
-		if s.postpone(now, ev.retryAfter) {
+		if s.postpone(now, max(ev.retryAfter, 0)) {
 			s.limited = true
 		}
 	}
 }
 
 // settleProbe applies the verdict of the probe that is out.
-func (s *snapshot) settleProbe(ev event, now int64) Cause {
+func (s *snapshot) settleProbe(ev *event, now int64) Cause {
 	switch ev.outcome {
 	case OutcomeSuccess, OutcomeRejected:
 		if s.passed++; s.passed >= s.cfg.successes {
@@ -495,7 +506,7 @@ func (s *snapshot) settleProbe(ev event, now int64) Cause {
 		s.openAfterFailure(ev, now)
 		return CauseProbeFailed
 	case OutcomeThrottled:
-		s.open(now, ev.retryAfter)
+		s.open(now, max(ev.retryAfter, 0))
 		s.limited = ev.retryAfter > 0
 		return CauseProbeThrottled
 	}
@@ -520,7 +531,7 @@ type machine struct {
 // apply runs one event to its end and returns its answer. It reports false if
 // the machine's entry has left its registry; then nothing happened. stats are the
 // tool's, nil if it has none.
-func (m *machine) apply(ev event, now int64, stats *Stats) (answer, bool) {
+func (m *machine) apply(ev event, now int64, stats *Stats) (a answer, ok bool) {
 	for {
 		old := m.snap.Load()
 		if old.gone {
@@ -529,10 +540,12 @@ func (m *machine) apply(ev event, now int64, stats *Stats) (answer, bool) {
 		if stats != nil && !old.indifferent(ev.op) {
 			ev.ewma, ev.ended = stats.ewma(), stats.ended()
 		}
-		if old.cfg.jitter > 0 || (ev.cfg != nil && ev.cfg.jitter > 0) {
+		if old.cfg.jitter > 0 {
 			ev.draw = rand.Float64()
 		}
-		next, a := step(*old, ev, now)
+		a = answer{}
+		next := *old
+		next.advance(&ev, now, &a)
 		if !a.changed {
 			return a, true
 		}
@@ -562,62 +575,94 @@ type Transition struct {
 // may arrive here in either order; epochs tell the right one. One goroutine at a
 // time delivers, the others leave their events to it.
 type eventQueue struct {
-	mu      sync.Mutex
-	next    uint64 // epoch of the next event to deliver
-	busy    bool   // somebody delivers
+	mu   sync.Mutex
+	next uint64 // epoch of the next event to deliver
+	busy bool   // somebody delivers
+	// pending are events that came too early, or while somebody was busy; nil
+	// if there are none, which is nearly always.
 	pending map[uint64]Transition
 }
 
 // deliver hands the answer's transitions to the hooks, after all earlier ones of
 // this machine. It returns when they are delivered, or when another goroutine
-// (or a hook further up this one's stack) is at it and will deliver them.
+// (or a hook further up this one's stack) will deliver them.
 func (m *machine) deliver(a *answer, tool string, base time.Time, hooks *hooks.List[Transition]) {
 	if a.n == 0 {
 		return
 	}
-	q := m.queue.Load()
-	if q == nil {
-		m.queue.CompareAndSwap(nil, &eventQueue{next: 2, pending: make(map[uint64]Transition)})
-		q = m.queue.Load()
-	}
-	q.mu.Lock()
-	for _, c := range a.changes[:a.n] {
-		q.pending[c.epoch] = Transition{
+	var events [len(a.changes)]Transition
+	for i, c := range a.changes[:a.n] {
+		events[i] = Transition{
 			Tool: tool, From: c.from, To: c.to, Epoch: c.epoch, Cause: c.cause,
 			When: base.Add(time.Duration(c.when)), Streak: c.streak, Kind: c.kind, Wait: time.Duration(c.wait),
 		}
 	}
-	if q.busy {
-		q.mu.Unlock()
-		return
+	q := m.queue.Load()
+	if q == nil {
+		m.queue.CompareAndSwap(nil, &eventQueue{next: 2})
+		q = m.queue.Load()
 	}
-	q.busy = true
-	q.mu.Unlock()
-	q.drain(hooks)
+	if q.begin(events[:a.n]) {
+		q.drain(events[:a.n], hooks)
+	}
 }
 
-// drain delivers until nothing is left, or the next event's winner has not
-// arrived yet: that one will go on. The caller has set busy.
-func (q *eventQueue) drain(hooks *hooks.List[Transition]) {
+// begin reports whether the events are the next ones and nobody is busy: then the
+// caller has to drain. Else they are left to whoever is, or will be.
+func (q *eventQueue) begin(events []Transition) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.busy && events[0].Epoch == q.next {
+		q.busy = true
+		q.next += uint64(len(events))
+		return true
+	}
+	if q.pending == nil {
+		q.pending = make(map[uint64]Transition)
+	}
+	for _, t := range events {
+		q.pending[t.Epoch] = t
+	}
+	return false
+}
+
+// drain delivers events and then what has been left, until nothing is, or the
+// next event's winner has not arrived yet: that one will go on.
+func (q *eventQueue) drain(events []Transition, hooks *hooks.List[Transition]) {
 	done := false
 	defer func() {
 		if !done { // a hook called runtime.Goexit: the rest must not wait for ever
-			q.drain(hooks)
+			q.drain(events, hooks)
 		}
 	}()
 	for {
-		q.mu.Lock()
-		t, ok := q.pending[q.next]
+		for len(events) > 0 {
+			t := events[0]
+			events = events[1:]
+			hooks.Call(t)
+		}
+		t, ok := q.take()
 		if !ok {
-			q.busy, done = false, true
-			q.mu.Unlock()
+			done = true
 			return
 		}
-		delete(q.pending, q.next)
-		q.next++
-		q.mu.Unlock()
 		hooks.Call(t)
 	}
+}
+
+// take takes the next event out; false, and nobody is busy, if it is not there.
+func (q *eventQueue) take() (t Transition, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t, ok = q.pending[q.next]; !ok {
+		q.busy = false
+		return t, false
+	}
+	q.next++
+	if delete(q.pending, t.Epoch); len(q.pending) == 0 {
+		q.pending = nil
+	}
+	return t, true
 }
 
 // Breaker is one circuit breaker, for who wants it without a registry: the

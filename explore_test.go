@@ -232,8 +232,8 @@ func (x *exploration) visit(w *world) float64 {
 }
 
 // key tells two worlds apart whose futures may differ. Times are relative to now,
-// epochs to the present one (a permit is of this epoch or it is not); callers are
-// alike, so their order does not matter.
+// epochs to the present one (a permit is of this epoch or it is not, and is older
+// than the operator's last act or it is not); callers are alike, so their order does not matter.
 func (x *exploration) key(w *world) []byte {
 	key := make([]byte, 0, 160)
 	rel := func(t int64) byte {
@@ -279,7 +279,7 @@ func (x *exploration) key(w *world) []byte {
 			}
 		}
 		if c.holds {
-			key = append(key, 1+boolByte(c.probe), boolByte(c.epoch != w.snap.epoch), rel(c.start), byte(c.spent))
+			key = append(key, 1+boolByte(c.probe), boolByte(c.epoch != w.snap.epoch)+boolByte(c.epoch < w.snap.operated), rel(c.start), byte(c.spent))
 		}
 		key = append(key, 255)
 		blocks[i] = key[from:]
@@ -691,7 +691,7 @@ func modelOf(s *snapshot, now int64) model.Breaker {
 		Config: modelConfig(s.cfg), State: s.state.String(), Epoch: int(s.epoch), Since: time.Duration(s.since),
 		Streak: s.streak, Kind: s.kind.String(), Trips: int(s.trips),
 		Isolated: s.isolated, Stated: s.limited, Lost: s.lost,
-		LeaseFor: time.Duration(s.lease), Cooldown: time.Duration(s.cooldown), LeastLease: time.Duration(s.learned),
+		LeaseFor: time.Duration(s.lease), Cooldown: time.Duration(s.cooldown), LeastLease: time.Duration(s.learned), Operated: int(s.operated),
 		FailedProbes: s.failed, GoodProbes: s.passed,
 	}
 	switch {

@@ -434,6 +434,9 @@ func TestTheMachineDoesWhatItsTableSays(t *testing.T) {
 		before := stepSituation(t, snapshotText)
 		want := before
 		changeSnapshot(t, &want, row[3])
+		if what == "reset" || what == "isolate" {
+			want.operated = want.epoch // in every such row
+		}
 		ev := stepEvent(what, permit)
 		got, a := step(before, ev, stepNow*stepSecond)
 		assert.Equal(t, want, got, pair)

@@ -53,6 +53,7 @@ type Breaker struct {
 	Cooldown time.Duration // half-open: what follows if the lease runs out
 
 	LeastLease   time.Duration // of the next probe
+	Operated     int           // epoch of the operator's last act: older permits teach nothing
 	FailedProbes int           // in a row
 	GoodProbes   int           // in a row
 	EndedBefore  int           // calls that ended before it closed last
@@ -250,7 +251,9 @@ func (b *Breaker) KeepAlive(now time.Duration, epoch int) []Event {
 func (b *Breaker) Reset(now time.Duration, ended int) []Event {
 	events := b.Tick(now)
 	b.LeastLease = 0
-	return append(events, b.close("reset", now, ended))
+	events = append(events, b.close("reset", now, ended))
+	b.Operated = b.Epoch
+	return events
 }
 
 // Isolate is the operator's: hold it open.
@@ -261,7 +264,9 @@ func (b *Breaker) Isolate(now time.Duration) []Event {
 	}
 	e := b.enter("open", "isolated", now)
 	b.Due, b.Isolated, b.Stated, b.Lost = now, true, false, false
-	return append(events, b.finish(e))
+	events = append(events, b.finish(e))
+	b.Operated = b.Epoch
+	return events
 }
 
 // Configure puts other rules in force.
@@ -285,7 +290,8 @@ func (b *Breaker) Report(now time.Duration, r Report) []Event {
 		// A probe that outlived its period, or by name what can only be one: the
 		// next gets more time.
 		lateByName := r.ByName && b.State == "open" && !b.Isolated && b.Lost && r.Took > b.Config.Lease
-		if r.Probe && !mine || lateByName {
+		lateProbe := r.Probe && !mine && r.Epoch >= b.Operated
+		if lateProbe || lateByName {
 			b.LeastLease = max(b.LeastLease, b.bounded(later(r.Took, r.Took)))
 		}
 	}

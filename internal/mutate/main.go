@@ -64,9 +64,9 @@ func main() {
 
 type options struct {
 	dir, only, tests, first, equivalent string
-	timeout                      time.Duration
-	parallel, every              int
-	list, verbose                bool
+	timeout                             time.Duration
+	parallel, every                     int
+	list, verbose                       bool
 }
 
 func run(o options) (ok bool, err error) {

@@ -267,8 +267,8 @@ var otherOps = map[token.Token][]token.Token{
 // binary exchanges the operator.
 func (w *finder) binary(n *ast.BinaryExpr) {
 	tv := w.info.Types[n]
-	if tv.Value != nil { // a constant has to stay one
-		return
+	if tv.Value != nil || strings.Contains(w.piece(n), "recover()") {
+		return // a constant has to stay one, and recover works only where it stands
 	}
 	result, ok := w.typeText(tv.Type)
 	if !ok || types.Identical(tv.Type.Underlying(), types.Typ[types.String]) {

@@ -40,6 +40,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.only, "only", "", "try only mutants whose description matches this regular expression")
 	flag.StringVar(&o.tests, "run", "", "as go test -run: use only these tests")
+	flag.StringVar(&o.skip, "skip", "", "as go test -skip: leave out these tests, such as those of allocations")
 	flag.StringVar(&o.first, "first", "", "as go test -run: try these tests first, and all others on what they leave")
 	flag.StringVar(&o.equivalent, "equivalent", "", "file of equivalent mutants (default DIRECTORY/testdata/equivalent_mutants.txt)")
 	flag.DurationVar(&o.timeout, "timeout", time.Minute, "kill a run of the tests that takes longer; counts as noticed")
@@ -63,10 +64,10 @@ func main() {
 }
 
 type options struct {
-	dir, only, tests, first, equivalent string
-	timeout                             time.Duration
-	parallel, every                     int
-	list, verbose                       bool
+	dir, only, tests, skip, first, equivalent string
+	timeout                                   time.Duration
+	parallel, every                           int
+	list, verbose                             bool
 }
 
 func run(o options) (ok bool, err error) {
@@ -172,7 +173,7 @@ func (t *tester) build(pkg *pack, work string) error {
 func (t *tester) try(id int, tests, trace string) (fate, []byte) {
 	ctx, cancel := context.WithTimeout(context.Background(), t.o.timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, t.binary, "-test.short", "-test.failfast", "-test.run="+tests)
+	cmd := exec.CommandContext(ctx, t.binary, "-test.short", "-test.failfast", "-test.run="+tests, "-test.skip="+t.o.skip)
 	cmd.Dir = t.o.dir
 	cmd.Env = append(os.Environ(), "MUTANT="+strconv.Itoa(id), "MUTANT_TRACE="+trace)
 	cmd.WaitDelay = time.Second

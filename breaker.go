@@ -568,7 +568,7 @@ type Transition struct {
 	When   time.Time     // when it took effect: for CauseLeaseExpired, when the lease ended
 	Streak int           // consecutive failures, this one included
 	Kind   Kind          // of the last failure that counted; KindNone if none has
-	Wait   time.Duration // until the next probe may go; 0 when closed
+	Wait   time.Duration // until the next probe may go; 0 when closed, one cooldown when isolated
 }
 
 // eventQueue puts the transitions of one tool in order. The winners of two swaps

@@ -2,6 +2,7 @@ package toolhealth
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -251,99 +253,171 @@ func newParams(c BreakerConfig) *params {
 	return p
 }
 
-// breakerJSON is BreakerConfig as JSON has it.
-type breakerJSON struct {
-	FailureThreshold int          `json:"failure_threshold"`
-	RecoveryDuration jsonDuration `json:"recovery_duration"`
-	ProbeTimeout     jsonDuration `json:"probe_timeout"`
-	MaxOpenDuration  jsonDuration `json:"max_open_duration"`
-	RecoveryGrowth   float64      `json:"recovery_growth"`
-	RecoveryJitter   float64      `json:"recovery_jitter"`
-	ProbeSuccesses   int          `json:"probe_successes"`
-	SlowCallDuration jsonDuration `json:"slow_call_duration"`
-	TripScore        float64      `json:"trip_score"`
-	TripMinCalls     int          `json:"trip_min_calls"`
+// jsonField is one key of a configuration in JSON: its name, a pointer to the
+// value, and what the value must be. A list of them serves both directions.
+type jsonField struct {
+	name  string
+	value any
+	must  string
 }
 
-func (c BreakerConfig) toJSON() breakerJSON {
-	return breakerJSON{
-		c.FailureThreshold, jsonDuration(c.RecoveryDuration), jsonDuration(c.ProbeTimeout),
-		jsonDuration(c.MaxOpenDuration), c.RecoveryGrowth, c.RecoveryJitter, c.ProbeSuccesses,
-		jsonDuration(c.SlowCallDuration), c.TripScore, c.TripMinCalls,
+const (
+	mustCount    = "a whole number"
+	mustNumber   = "a number"
+	mustBool     = "true or false"
+	mustDuration = `a duration such as "30s"`
+	mustObject   = "an object"
+)
+
+func duration(name string, d *time.Duration) jsonField {
+	return jsonField{name, (*jsonDuration)(d), mustDuration}
+}
+
+func (c *BreakerConfig) fields() []jsonField {
+	return []jsonField{
+		{"failure_threshold", &c.FailureThreshold, mustCount},
+		duration("recovery_duration", &c.RecoveryDuration),
+		duration("probe_timeout", &c.ProbeTimeout),
+		duration("max_open_duration", &c.MaxOpenDuration),
+		{"recovery_growth", &c.RecoveryGrowth, mustNumber},
+		{"recovery_jitter", &c.RecoveryJitter, mustNumber},
+		{"probe_successes", &c.ProbeSuccesses, mustCount},
+		duration("slow_call_duration", &c.SlowCallDuration),
+		{"trip_score", &c.TripScore, mustNumber},
+		{"trip_min_calls", &c.TripMinCalls, mustCount},
 	}
 }
 
-func (j breakerJSON) config() BreakerConfig {
-	return BreakerConfig{
-		j.FailureThreshold, time.Duration(j.RecoveryDuration), time.Duration(j.ProbeTimeout),
-		time.Duration(j.MaxOpenDuration), j.RecoveryGrowth, j.RecoveryJitter, j.ProbeSuccesses,
-		time.Duration(j.SlowCallDuration), j.TripScore, j.TripMinCalls,
+// encodeFields writes an object with the fields in their order.
+func encodeFields(fields []jsonField) ([]byte, error) {
+	b := []byte{'{'}
+	for i, f := range fields {
+		value, err := json.Marshal(f.value)
+		if err != nil {
+			return nil, fmt.Errorf("toolhealth: config: %s: %w", f.name, err)
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(strconv.AppendQuote(b, f.name), ':')
+		b = append(b, value...)
 	}
+	return append(b, '}'), nil
+}
+
+// decodeFields reads an object into the fields. An unknown key and a value of the
+// wrong type are problems; an absent key leaves its field as it was.
+func decodeFields(p *problems, data []byte, fields []jsonField) {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(data, &object); err != nil { // null is as good as absent
+		what, prefix := strings.TrimSuffix(p.prefix, "."), p.prefix
+		p.prefix = ""
+		p.add(cmp.Or(what, "the configuration"), snippet(data), mustObject)
+		p.prefix = prefix
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		i := slices.IndexFunc(fields, func(f jsonField) bool { return f.name == key })
+		if i < 0 {
+			p.add(strings.Trim(fmt.Sprintf("%.80q", key), `"`), "unknown", "one of "+fieldNames(fields))
+			continue
+		}
+		if read, ok := fields[i].value.(func(json.RawMessage)); ok {
+			read(object[key])
+		} else if err := json.Unmarshal(object[key], fields[i].value); err != nil {
+			p.add(key, snippet(object[key]), fields[i].must)
+		}
+	}
+}
+
+func fieldNames(fields []jsonField) string {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+	}
+	return strings.Join(names, ", ")
+}
+
+// snippet is the beginning of some JSON, for an error.
+func snippet(data []byte) string { return fmt.Sprintf("%.80s", bytes.TrimSpace(data)) }
+
+// nested returns a field that is an object itself. Its problems have its name.
+func nested(p *problems, name string, fields []jsonField) jsonField {
+	return jsonField{name, func(data json.RawMessage) {
+		prefix := p.prefix
+		p.prefix += name + "."
+		decodeFields(p, data, fields)
+		p.prefix = prefix
+	}, mustObject}
+}
+
+// overrides returns a field that is an object of overrides by name of tool; each
+// starts from base, which has to be read before.
+func overrides[T any](p *problems, name string, into *map[string]T, base *T, fields func(*T) []jsonField) jsonField {
+	return jsonField{name, func(data json.RawMessage) {
+		var byTool map[string]json.RawMessage
+		if err := json.Unmarshal(data, &byTool); err != nil {
+			p.add(name, snippet(data), mustObject)
+			return
+		}
+		if byTool != nil {
+			*into = make(map[string]T, len(byTool))
+		}
+		prefix := p.prefix
+		for _, tool := range slices.Sorted(maps.Keys(byTool)) {
+			own := *base
+			p.prefix = prefix + fmt.Sprintf("%s[%.80q].", name, tool)
+			decodeFields(p, byTool[tool], fields(&own))
+			(*into)[tool] = own
+		}
+		p.prefix = prefix
+	}, mustObject}
 }
 
 // MarshalJSON writes every field, durations as texts.
-func (c BreakerConfig) MarshalJSON() ([]byte, error) { return json.Marshal(c.toJSON()) }
+func (c BreakerConfig) MarshalJSON() ([]byte, error) { return encodeFields(c.fields()) }
 
-// UnmarshalJSON reads what MarshalJSON writes; see [BreakerConfig]. After an
-// error the receiver is as it was.
+// UnmarshalJSON reads what MarshalJSON writes; see [BreakerConfig]. Every problem
+// is reported at once, as joined [ConfigError]s; then the receiver is as it was.
 func (c *BreakerConfig) UnmarshalJSON(data []byte) error {
-	j := c.toJSON()
-	if err := decodeStrict(data, &j); err != nil {
-		return err
+	var p problems
+	next := *c
+	decodeFields(&p, data, next.fields())
+	if len(p.errs) == 0 {
+		*c = next
 	}
-	*c = j.config()
-	return nil
+	return errors.Join(p.errs...)
 }
 
 // MarshalJSON writes every field; see [Config].
 func (c Config) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Breaker        BreakerConfig            `json:"breaker"`
-		Tools          map[string]BreakerConfig `json:"tools,omitempty"`
-		MaxTools       int                      `json:"max_tools"`
-		RegisteredOnly bool                     `json:"registered_only"`
-	}{c.Breaker, c.Tools, c.MaxTools, c.RegisteredOnly})
+	fields := []jsonField{{"breaker", c.Breaker, ""}}
+	if len(c.Tools) > 0 {
+		fields = append(fields, jsonField{"tools", c.Tools, ""})
+	}
+	return encodeFields(append(fields,
+		jsonField{"max_tools", c.MaxTools, ""}, jsonField{"registered_only", c.RegisteredOnly, ""}))
 }
 
-// UnmarshalJSON reads what MarshalJSON writes; see [Config]. After an error the
-// receiver is as it was. It does not validate: [NewRegistryWithConfig] and
-// [Registry.SetConfig] do.
+// UnmarshalJSON reads what MarshalJSON writes; see [Config]. Every problem is
+// reported at once, as joined [ConfigError]s; then the receiver is as it was. It
+// does not validate: [NewRegistryWithConfig] and [Registry.SetConfig] do.
 func (c *Config) UnmarshalJSON(data []byte) error {
-	start := *c
-	if start.Tools == nil && start.MaxTools == 0 && !start.RegisteredOnly && start.Breaker == (BreakerConfig{}) {
-		start = DefaultConfig()
+	var p problems
+	next := *c
+	if next.Tools == nil && next.MaxTools == 0 && !next.RegisteredOnly && next.Breaker == (BreakerConfig{}) {
+		next = DefaultConfig()
 	}
-	j := struct {
-		Breaker        *BreakerConfig             `json:"breaker"`
-		Tools          map[string]json.RawMessage `json:"tools"`
-		MaxTools       *int                       `json:"max_tools"`
-		RegisteredOnly *bool                      `json:"registered_only"`
-	}{&start.Breaker, nil, &start.MaxTools, &start.RegisteredOnly}
-	if err := decodeStrict(data, &j); err != nil {
-		return err
+	decodeFields(&p, data, []jsonField{ // by name: "breaker" is read before "tools"
+		nested(&p, "breaker", next.Breaker.fields()),
+		overrides(&p, "tools", &next.Tools, &next.Breaker, (*BreakerConfig).fields),
+		{"max_tools", &next.MaxTools, mustCount},
+		{"registered_only", &next.RegisteredOnly, mustBool},
+	})
+	if len(p.errs) == 0 {
+		*c = next
 	}
-	if j.Tools != nil {
-		start.Tools = make(map[string]BreakerConfig, len(j.Tools))
-	}
-	for tool, raw := range j.Tools {
-		own := start.Breaker
-		if err := json.Unmarshal(raw, &own); err != nil {
-			return fmt.Errorf("tools[%.80q]: %w", tool, err)
-		}
-		start.Tools[tool] = own
-	}
-	*c = start
-	return nil
-}
-
-// decodeStrict decodes one JSON value and refuses unknown keys.
-func decodeStrict(data []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return fmt.Errorf("toolhealth: config: %w", err)
-	}
-	return nil
+	return errors.Join(p.errs...)
 }
 
 // jsonDuration is a duration that JSON writes as "1m30s".
@@ -354,7 +428,7 @@ func (d jsonDuration) MarshalText() ([]byte, error) { return []byte(time.Duratio
 func (d *jsonDuration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("a duration must be a text such as \"30s\": %w", err)
+		return err
 	}
 	*d = jsonDuration(v)
 	return nil

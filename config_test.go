@@ -235,16 +235,16 @@ func TestAnOverrideInheritsFromABreakerThatStandsAfterIt(t *testing.T) {
 
 func TestWrongJSONIsAnErrorAndChangesNothing(t *testing.T) {
 	for text, says := range map[string]string{
-		`{"breaker":{"failure_treshold":1}}`:         `unknown field "failure_treshold"`,
-		`{"braker":{}}`:                              `unknown field "braker"`,
-		`{"max_tools":1,"tools":{"x":{"y":1}}}`:      `tools["x"]: toolhealth: config: json: unknown field "y"`,
-		`{"max_tools":1,"tools":{"x":[]}}`:           `tools["x"]: `,
-		`{"breaker":{"probe_timeout":30}}`:           `number`,
-		`{"breaker":{"probe_timeout":"30"}}`:         `a duration must be a text such as "30s"`,
-		`{"breaker":{"recovery_duration":"soon"}}`:   `a duration must be a text such as "30s"`,
-		`{"registered_only":true,"max_tools":"ten"}`: `max_tools`,
-		`[]`: `toolhealth: config: `,
-		`{"registered_only":true,"breaker":{"trip_score":"high"}}`: `trip_score`,
+		`{"breaker":{"failure_treshold":1}}`:         "breaker.failure_treshold is unknown, must be one of failure_threshold, recovery_duration,",
+		`{"braker":{}}`:                              "toolhealth: config: braker is unknown, must be one of breaker, tools, max_tools, registered_only",
+		`{"max_tools":1,"tools":{"x":{"y":1}}}`:      `config: tools["x"].y is unknown`,
+		`{"max_tools":1,"tools":{"x":[]}}`:           `config: tools["x"] is [], must be an object`,
+		`{"breaker":{"probe_timeout":30}}`:           `breaker.probe_timeout is 30, must be a duration such as "30s"`,
+		`{"breaker":{"probe_timeout":"30"}}`:         `breaker.probe_timeout is "30", must be a duration such as "30s"`,
+		`{"breaker":{"recovery_duration":"soon"}}`:   `recovery_duration is "soon", must be a duration such as "30s"`,
+		`{"registered_only":true,"max_tools":"ten"}`: `max_tools is "ten", must be a whole number`,
+		`[]`: `toolhealth: config: the configuration is [], must be an object`,
+		`{"registered_only":true,"breaker":{"trip_score":"high"}}`: `breaker.trip_score is "high", must be a number`,
 	} {
 		c := Config{MaxTools: 5, Tools: map[string]BreakerConfig{"keep": {}}, Breaker: BreakerConfig{TripMinCalls: 3}}
 		err := c.UnmarshalJSON([]byte(text))
@@ -264,4 +264,17 @@ func TestJSONIsNotValidatedUntilItIsUsed(t *testing.T) {
 	var problem *ConfigError
 	require.True(t, errors.As(err, &problem))
 	assert.Equal(t, "breaker.failure_threshold", problem.Field)
+}
+
+func TestEveryProblemInJSONIsReportedAtOnce(t *testing.T) {
+	var c Config
+	err := json.Unmarshal([]byte(`{"max_tools":1.5,"registered_only":1,"breaker":[],"tools":{"a":{"x":1,"probe_timeout":2},"b":3}}`), &c)
+	assert.EqualError(t, err, `toolhealth: config: breaker is [], must be an object
+toolhealth: config: max_tools is 1.5, must be a whole number
+toolhealth: config: registered_only is 1, must be true or false
+toolhealth: config: tools["a"].probe_timeout is 2, must be a duration such as "30s"
+toolhealth: config: tools["a"].x is unknown, must be one of failure_threshold, recovery_duration, probe_timeout, max_open_duration, recovery_growth, recovery_jitter, probe_successes, slow_call_duration, trip_score, trip_min_calls
+toolhealth: config: tools["b"] is 3, must be an object`)
+	assert.Equal(t, Config{}, c)
+	assert.EqualError(t, json.Unmarshal([]byte(`{"tools":[]}`), &c), "toolhealth: config: tools is [], must be an object")
 }

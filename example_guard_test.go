@@ -184,7 +184,7 @@ func ExampleGuard_Next() {
 // metrics and traces.
 func ExampleGuardConfig_observe() {
 	guard := newExampleGuard(func(c *toolhealth.GuardConfig) {
-		c.Observe = func(e toolhealth.Event) {
+		c.Observe = func(_ context.Context, e toolhealth.Event) {
 			if e.Final {
 				fmt.Println("call:", e.Tool, e.Reason, e.Attempt)
 				return

@@ -261,8 +261,8 @@ func TestARefusalSaysWhyAndHowLong(t *testing.T) {
 			},
 			{
 				Refusal{Tool: "isolated", Reason: StopIsolated, RetryAfter: 30 * time.Second, InRow: 1},
-				ErrIsolated, "tool temporarily unavailable: taken out of service; retry after 30s",
-				`{"reason":"tool_unavailable:isolated","kind":"refused","retry_after_seconds":30,"attempts":0,"text":"tool temporarily unavailable: taken out of service; retry after 30s"}`,
+				ErrIsolated, "tool temporarily unavailable: taken out of service",
+				`{"reason":"tool_unavailable:isolated","kind":"refused","attempts":0,"text":"tool temporarily unavailable: taken out of service"}`,
 			},
 			{
 				Refusal{Tool: "", Reason: StopUnknownTool, RetryAfter: 30 * time.Second, InRow: 1},

@@ -120,11 +120,7 @@ type Refusal struct {
 
 // Error returns the text for the model.
 func (r *Refusal) Error() string {
-	text := r.sentinel().Error()
-	if r.Reason != StopUnknownTool {
-		text += retryText(r.RetryAfter)
-	}
-	return text
+	return r.sentinel().Error() + retryText(r.hint())
 }
 
 func (r *Refusal) sentinel() error {
@@ -132,6 +128,16 @@ func (r *Refusal) sentinel() error {
 		return refusals[r.Reason]
 	}
 	return ErrRefused
+}
+
+// hint is the RetryAfter that the model is told: none if nobody can know it.
+func (r *Refusal) hint() time.Duration { return hint(r.Reason, r.RetryAfter) }
+
+func hint(reason StopReason, wait time.Duration) time.Duration {
+	if reason == StopUnknownTool || reason == StopIsolated {
+		return 0
+	}
+	return wait
 }
 
 // Unwrap returns the sentinel of the reason.
@@ -160,10 +166,7 @@ type modelJSON struct {
 // retry_after_seconds (whole seconds, rounded up; left out if waiting does not
 // help), attempts (0) and text.
 func (r *Refusal) MarshalJSON() ([]byte, error) {
-	j := modelJSON{Reason: r.Reason, Kind: KindRefused, RetryAfter: wholeSeconds(r.RetryAfter), Text: r.Error()}
-	if r.Reason == StopUnknownTool {
-		j.RetryAfter = 0
-	}
+	j := modelJSON{Reason: r.Reason, Kind: KindRefused, RetryAfter: wholeSeconds(r.hint()), Text: r.Error()}
 	return json.Marshal(j)
 }
 
@@ -460,8 +463,45 @@ func (c Policy) check(p *problems) {
 	p.count("retry_budget", c.RetryBudget)
 }
 
+func (c *Policy) fields() []jsonField {
+	return []jsonField{
+		{"max_attempts", &c.MaxAttempts, mustCount},
+		duration("timeout", &c.Timeout),
+		duration("backoff_base", &c.BackoffBase),
+		duration("backoff_max", &c.BackoffMax),
+		{"backoff_factor", &c.BackoffFactor, mustNumber},
+		{"jitter", &c.Jitter, mustNumber},
+		duration("max_wait", &c.MaxWait),
+		{"retry_budget", &c.RetryBudget, mustCount},
+		{"side_effects", &c.SideEffects, mustBool},
+		{"detach", &c.Detach, mustBool},
+	}
+}
+
+// MarshalJSON writes every field, durations as texts.
+func (c Policy) MarshalJSON() ([]byte, error) { return encodeFields(c.fields()) }
+
+// UnmarshalJSON reads what MarshalJSON writes. An absent key leaves its field as
+// it was, an unknown one is an error. Every problem is reported at once, as joined
+// [ConfigError]s; then the receiver is as it was.
+func (c *Policy) UnmarshalJSON(data []byte) error {
+	var p problems
+	next := *c
+	decodeFields(&p, data, next.fields())
+	if len(p.errs) == 0 {
+		*c = next
+	}
+	return errors.Join(p.errs...)
+}
+
 // GuardConfig configures a [Guard]. The zero GuardConfig is valid: every call is
 // made once and without a time limit. Start from [DefaultGuardConfig].
+//
+// In JSON the keys are "default", "tools" and "deadline_floor"; Observe is not in
+// it. An absent key keeps the value that the receiver has, except that a zero
+// receiver starts from DefaultGuardConfig; the entries of "tools" start from
+// "default", so that an override names only what differs. In Go an override is a
+// whole Policy.
 type GuardConfig struct {
 	// Default is the policy of every tool that has none of its own.
 	Default Policy
@@ -472,9 +512,9 @@ type GuardConfig struct {
 	// else it is neutral. 0: it always is a timeout. It replaces the Gate's.
 	DeadlineFloor time.Duration
 	// Observe, if set, hears of each attempt and of each finished call, on the
-	// goroutine of the call; not of one that rides on an outer call of the same
-	// tool. A panic in it is ignored.
-	Observe func(Event)
+	// goroutine of the call and with the caller's ctx; not of one that rides on an
+	// outer call of the same tool. A panic in it is ignored.
+	Observe func(ctx context.Context, e Event)
 }
 
 // DefaultGuardConfig returns the defaults: two attempts, a back-off from 100ms to
@@ -523,6 +563,9 @@ type Event struct {
 	Reason StopReason
 	Took   time.Duration // of the attempt, or of the whole call with its waits
 	Wait   time.Duration // before the next attempt; for a finished call, as in ToolError
+	// Err is what the tool function returned, for logs and traces, or the
+	// *ToolError of a finished call; nil after a success.
+	Err error
 }
 
 // GuardCounts are the figures of a tool's guarded calls. The share of calls that
@@ -530,6 +573,8 @@ type Event struct {
 type GuardCounts struct {
 	Calls           uint64 // that asked for this tool, running ones included
 	Failed          uint64 // of these, that no tool answered, also if a Partial handler did
+	Rejected        uint64 // of these, whose request a tool refused; not in Failed
+	Canceled        uint64 // of these, that the caller gave up; not in Failed
 	Attempts        uint64 // runs of this tool, for whomever it was asked
 	Retries         uint64 // of these, not the first of their call
 	Refusals        uint64 // attempts that the gate refused
@@ -553,6 +598,8 @@ type guardStats struct {
 	asked     atomic.Uint64 // runs as a substitute
 	retries   atomic.Uint64
 	failed    atomic.Uint64
+	rejected  atomic.Uint64
+	canceled  atomic.Uint64
 	refusals  atomic.Uint64
 	fallbacks atomic.Uint64
 	exhausted atomic.Uint64
@@ -570,7 +617,8 @@ func (e *entry) guardStats() *guardStats {
 func (g *guardStats) read(now int64) GuardCounts {
 	turned := g.turned.Load()
 	c := GuardCounts{
-		Calls: g.calls.Load(), Failed: g.failed.Load(), Retries: g.retries.Load(),
+		Calls: g.calls.Load(), Failed: g.failed.Load(),
+		Rejected: g.rejected.Load(), Canceled: g.canceled.Load(), Retries: g.retries.Load(),
 		Refusals: g.refusals.Load(), Fallbacks: g.fallbacks.Load(),
 		BudgetExhausted: g.exhausted.Load(), Abandoned: g.abandoned.Load(),
 	}
@@ -623,6 +671,36 @@ type Guard struct {
 	config GuardConfig
 	tools  map[string]*Policy // config.Tools
 	base   time.Time          // for durations, where there is no registry
+}
+
+// MarshalJSON writes every field but Observe.
+func (c GuardConfig) MarshalJSON() ([]byte, error) {
+	fields := []jsonField{{"default", c.Default, ""}}
+	if len(c.Tools) > 0 {
+		fields = append(fields, jsonField{"tools", c.Tools, ""})
+	}
+	return encodeFields(append(fields, duration("deadline_floor", &c.DeadlineFloor)))
+}
+
+// UnmarshalJSON reads what MarshalJSON writes; see [GuardConfig]. Every problem is
+// reported at once, as joined [ConfigError]s; then the receiver is as it was. It
+// does not validate: [NewGuard] does.
+func (c *GuardConfig) UnmarshalJSON(data []byte) error {
+	var p problems
+	next := *c
+	if next.Tools == nil && next.DeadlineFloor == 0 && next.Default == (Policy{}) {
+		next = DefaultGuardConfig()
+		next.Observe = c.Observe
+	}
+	decodeFields(&p, data, []jsonField{ // by name: "default" is read before "tools"
+		nested(&p, "default", next.Default.fields()),
+		overrides(&p, "tools", &next.Tools, &next.Default, (*Policy).fields),
+		duration("deadline_floor", &next.DeadlineFloor),
+	})
+	if len(p.errs) == 0 {
+		*c = next
+	}
+	return errors.Join(p.errs...)
 }
 
 // NewGuard returns a guard on top of a gate (nil: the zero Gate), or every
@@ -864,7 +942,7 @@ type ToolError struct {
 func (e *ToolError) Error() string {
 	switch e.Reason {
 	case StopCircuitOpen, StopProbeInFlight, StopRateLimited, StopIsolated:
-		return refusals[e.Reason].Error() + retryText(e.RetryAfter)
+		return refusals[e.Reason].Error() + retryText(hint(e.Reason, e.RetryAfter))
 	case StopUnknownTool:
 		return ErrUnknownTool.Error()
 	case StopCanceled:
@@ -896,6 +974,19 @@ func kindPhrase(k Kind) string {
 	return "unknown error"
 }
 
+// Details returns one line for logs: what Error says to nobody, the errors of the
+// tools themselves. It may hold host names and secrets, and is not for the model.
+func (e *ToolError) Details() string {
+	text := fmt.Sprintf("%q: %v, kind %v, %d attempts", e.Tool, e.Reason, e.Kind, e.Attempts)
+	for _, c := range e.Candidates {
+		text += fmt.Sprintf("; %q: %v", c.Tool, c.Reason)
+		if c.Err != nil {
+			text += ": " + c.Err.Error()
+		}
+	}
+	return text
+}
+
 // Is reports whether the target is the sentinel of the error's reason.
 func (e *ToolError) Is(target error) bool {
 	return e.Reason >= StopCircuitOpen && e.Reason <= StopUnknownTool &&
@@ -921,7 +1012,7 @@ func (e *ToolError) Unwrap() []error {
 // retry_after_seconds (whole seconds, rounded up; left out if there is none),
 // attempts and text.
 func (e *ToolError) MarshalJSON() ([]byte, error) {
-	return json.Marshal(modelJSON{e.Reason, e.Kind, wholeSeconds(e.RetryAfter), e.Attempts, e.Error()})
+	return json.Marshal(modelJSON{e.Reason, e.Kind, wholeSeconds(hint(e.Reason, e.RetryAfter)), e.Attempts, e.Error()})
 }
 
 // PanicError is a panic of a tool function.
@@ -1226,7 +1317,7 @@ func (c *call) next() bool {
 func (c *call) start() bool {
 	c.serving, c.policy, c.begun = c.tool, c.g.policy(c.tool), c.now()
 	if c.broken != nil {
-		c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: KindInvalidRequest, Err: c.broken}, false)
+		c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: c.broken}, false)
 		return false
 	}
 	if err := c.ctx.Err(); err != nil {
@@ -1461,10 +1552,16 @@ func (c *call) end() *ToolError {
 	}
 	if c.stats != nil {
 		switch {
-		case e != nil:
+		case e == nil:
+			if c.serving != c.tool {
+				c.stats.fallbacks.Add(1)
+			}
+		case e.Reason == StopCanceled:
+			c.stats.canceled.Add(1)
+		case c.attempts > 0 && c.last.Outcome == OutcomeRejected:
+			c.stats.rejected.Add(1)
+		default:
 			c.stats.failed.Add(1)
-		case c.serving != c.tool:
-			c.stats.fallbacks.Add(1)
 		}
 	}
 	if info := c.settings.info; info != nil {
@@ -1512,8 +1609,8 @@ func (c *call) observe(reason StopReason, wait time.Duration) {
 	if !c.observed() {
 		return
 	}
-	tell(c.g.config.Observe, Event{
-		Tool: c.tool, Served: c.serving, Attempt: c.tries, Verdict: c.last, Reason: reason,
+	c.tell(Event{
+		Tool: c.tool, Served: c.serving, Attempt: c.tries, Verdict: c.last, Err: c.lastErr, Reason: reason,
 		Took: time.Duration(max(c.ended-c.admission.start, 0)), Wait: wait,
 	})
 }
@@ -1527,18 +1624,18 @@ func (c *call) observeEnd(e *ToolError) {
 		Took: time.Duration(max(c.now()-c.begun, 0)),
 	}
 	if e != nil {
-		event.Reason, event.Wait, event.Verdict.Kind = e.Reason, e.RetryAfter, e.Kind
+		event.Reason, event.Wait, event.Verdict.Kind, event.Err = e.Reason, e.RetryAfter, e.Kind, e
 		if c.attempts == 0 || e.Reason == StopCanceled {
 			event.Verdict = Verdict{Outcome: OutcomeNeutral, Kind: e.Kind}
 		}
 	}
-	tell(c.g.config.Observe, event)
+	c.tell(event)
 }
 
-// tell calls an observer, which is somebody else's code.
-func tell(observe func(Event), e Event) {
+// tell calls the observer, which is somebody else's code.
+func (c *call) tell(e Event) {
 	defer func() { _ = recover() }()
-	observe(e)
+	c.g.config.Observe(c.ctx, e)
 }
 
 // WrapOption changes the function that Wrap returns.

@@ -148,7 +148,7 @@ func TestAnErrorThatTheClassifierCallsASuccessIsOne(t *testing.T) {
 	})}}
 	var final Event
 	g := guardOverGate(t, &Gate{Registry: r, Router: router, Classify: rules.Classify}, func(c *GuardConfig) {
-		c.Observe = func(e Event) { final = e }
+		c.Observe = func(_ context.Context, e Event) { final = e }
 	})
 	for range 8 {
 		ctx, info := WithCallInfo(t.Context())

@@ -2,6 +2,7 @@ package toolhealth
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"testing"
@@ -114,4 +115,50 @@ func TestAHealthyGuardedCallAllocatesTwiceAtMost(t *testing.T) {
 			t.Errorf("%s allocates %v times, want %v at most", name, got, c.most)
 		}
 	}
+}
+
+func TestAGuardConfigReadsAndWritesJSON(t *testing.T) {
+	var c GuardConfig
+	require.NoError(t, json.Unmarshal([]byte(`{"default":{"timeout":"10s"},"tools":{"mail":{"side_effects":true,"max_attempts":1}}}`), &c))
+	want := DefaultGuardConfig()
+	want.Default.Timeout = 10 * time.Second
+	mail := want.Default
+	mail.SideEffects, mail.MaxAttempts = true, 1
+	want.Tools = map[string]Policy{"mail": mail}
+	assert.Equal(t, want, c, "a zero receiver starts from the defaults, an override from the default")
+
+	text, err := json.Marshal(c)
+	require.NoError(t, err)
+	assert.Equal(t, `{"default":{"max_attempts":2,"timeout":"10s","backoff_base":"100ms","backoff_max":"5s","backoff_factor":2,"jitter":1,"max_wait":"30s","retry_budget":10,"side_effects":false,"detach":false},`+
+		`"tools":{"mail":{"max_attempts":1,"timeout":"10s","backoff_base":"100ms","backoff_max":"5s","backoff_factor":2,"jitter":1,"max_wait":"30s","retry_budget":10,"side_effects":true,"detach":false}},`+
+		`"deadline_floor":"1s"}`, string(text))
+	var back GuardConfig
+	require.NoError(t, json.Unmarshal(text, &back))
+	assert.Equal(t, c, back)
+	bare, err := json.Marshal(GuardConfig{})
+	require.NoError(t, err)
+	assert.NotContains(t, string(bare), "tools")
+
+	heard := 0
+	watched := GuardConfig{Observe: func(context.Context, Event) { heard++ }}
+	require.NoError(t, json.Unmarshal([]byte(`{"deadline_floor":"2s"}`), &watched))
+	assert.Equal(t, 2*time.Second, watched.DeadlineFloor)
+	assert.Equal(t, 2, watched.Default.MaxAttempts)
+	watched.Observe(t.Context(), Event{})
+	assert.Equal(t, 1, heard, "the observer stays")
+
+	before := c
+	for text, says := range map[string]string{
+		`{"default":{"max_attempts":"two","detach":0}}`: "default.detach is 0, must be true or false\ntoolhealth: config: default.max_attempts is \"two\", must be a whole number",
+		`{"tools":{"a":{"retries":3}}}`:                 `tools["a"].retries is unknown, must be one of max_attempts,`,
+		`{"deadline_floor":1}`:                          `deadline_floor is 1, must be a duration such as "30s"`,
+	} {
+		assert.ErrorContains(t, json.Unmarshal([]byte(text), &c), says)
+		assert.Equal(t, before, c, text)
+	}
+	p := Policy{MaxAttempts: 3}
+	require.NoError(t, json.Unmarshal([]byte(`{"jitter":0.5}`), &p))
+	assert.Equal(t, Policy{MaxAttempts: 3, Jitter: 0.5}, p)
+	assert.ErrorContains(t, json.Unmarshal([]byte(`{"max_attempts":9,"jitter":"x"}`), &p), `jitter is "x", must be a number`)
+	assert.Equal(t, Policy{MaxAttempts: 3, Jitter: 0.5}, p)
 }

@@ -316,7 +316,7 @@ func TestWrapSaysAtEachCallThatAnOptionHasTheWrongTypes(t *testing.T) {
 		g := guardWithBackups(t, r, nil, "b")
 		_, err := Wrap(g, "a", tool, option)(t.Context(), "x")
 		e := toolError(t, err)
-		assert.Equal(t, KindInvalidRequest, e.Kind, name)
+		assert.Equal(t, KindNotDispatched, e.Kind, name)
 		assert.Equal(t, StopNonRetryable, e.Reason, name)
 		require.Len(t, e.Candidates, 1)
 		assert.ErrorContains(t, e.Candidates[0].Err, "must be a", name)

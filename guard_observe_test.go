@@ -3,6 +3,7 @@ package toolhealth
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,37 +30,37 @@ func TestAnObserverHearsOfEachAttemptAndOfTheEnd(t *testing.T) {
 		counts GuardCounts
 	}{
 		{"success", nil, nil, nil, []Event{
-			{"a", "a", false, 1, Verdict{}, StopNone, 10 * ms, 0},
-			{"a", "a", true, 1, Verdict{}, StopNone, 10 * ms, 0},
+			{"a", "a", false, 1, Verdict{}, StopNone, 10 * ms, 0, nil},
+			{"a", "a", true, 1, Verdict{}, StopNone, 10 * ms, 0, nil},
 		}, GuardCounts{Calls: 1, Attempts: 1}},
 		{"retried", []error{errBusy}, nil, nil, []Event{
-			{"a", "a", false, 1, failed, RetryAllowed, 10 * ms, 100 * ms},
-			{"a", "a", false, 2, Verdict{}, StopNone, 10 * ms, 0},
-			{"a", "a", true, 2, Verdict{}, StopNone, 120 * ms, 0},
+			{"a", "a", false, 1, failed, RetryAllowed, 10 * ms, 100 * ms, errBusy},
+			{"a", "a", false, 2, Verdict{}, StopNone, 10 * ms, 0, nil},
+			{"a", "a", true, 2, Verdict{}, StopNone, 120 * ms, 0, nil},
 		}, GuardCounts{Calls: 1, Attempts: 2, Retries: 1}},
 		{"served by the substitute", []error{errBusy, errBusy}, nil, nil, []Event{
-			{"a", "a", false, 1, failed, RetryAllowed, 10 * ms, 100 * ms},
-			{"a", "a", false, 2, failed, StopRetryExhausted, 10 * ms, 0},
-			{"a", "b", false, 1, Verdict{}, StopNone, 10 * ms, 0},
-			{"a", "b", true, 3, Verdict{}, StopNone, 130 * ms, 0},
+			{"a", "a", false, 1, failed, RetryAllowed, 10 * ms, 100 * ms, errBusy},
+			{"a", "a", false, 2, failed, StopRetryExhausted, 10 * ms, 0, errBusy},
+			{"a", "b", false, 1, Verdict{}, StopNone, 10 * ms, 0, nil},
+			{"a", "b", true, 3, Verdict{}, StopNone, 130 * ms, 0, nil},
 		}, GuardCounts{Calls: 1, Attempts: 2, Retries: 1, Fallbacks: 1}},
 		{"refused, served by the substitute", nil, func(r *Registry) { r.Isolate("a") }, nil, []Event{
-			{"a", "b", false, 1, Verdict{}, StopNone, 10 * ms, 0},
-			{"a", "b", true, 1, Verdict{}, StopNone, 10 * ms, 0},
+			{"a", "b", false, 1, Verdict{}, StopNone, 10 * ms, 0, nil},
+			{"a", "b", true, 1, Verdict{}, StopNone, 10 * ms, 0, nil},
 		}, GuardCounts{Calls: 1, Refusals: 1, Fallbacks: 1}},
 		{"all refused", nil, func(r *Registry) { r.Isolate("a"); r.Isolate("b") }, nil, []Event{
-			{"a", "a", true, 0, refused, StopIsolated, 0, 30 * time.Second},
+			{"a", "a", true, 0, refused, StopIsolated, 0, 30 * time.Second, nil},
 		}, GuardCounts{Calls: 1, Failed: 1, Refusals: 1}},
 		{"budget exhausted", []error{errBusy, errBusy}, func(r *Registry) {
 			r.table.Get("a").Value.guardStats().spent.Store(100)
 		}, nil, []Event{
-			{"a", "a", false, 1, failed, StopRetryBudgetExhausted, 10 * ms, 0},
-			{"a", "b", false, 1, failed, StopRetryExhausted, 10 * ms, 0},
-			{"a", "b", true, 2, failed, StopRetryBudgetExhausted, 20 * ms, 0},
+			{"a", "a", false, 1, failed, StopRetryBudgetExhausted, 10 * ms, 0, errBusy},
+			{"a", "b", false, 1, failed, StopRetryExhausted, 10 * ms, 0, errBusy},
+			{"a", "b", true, 2, failed, StopRetryBudgetExhausted, 20 * ms, 0, nil},
 		}, GuardCounts{Calls: 1, Failed: 1, Attempts: 1, BudgetExhausted: 1}},
 		{"outcome unknown", []error{errBusy}, nil, func(p *Policy) { p.SideEffects = true }, []Event{
-			{"a", "a", false, 1, failed, StopOutcomeUnknown, 10 * ms, 0},
-			{"a", "a", true, 1, failed, StopOutcomeUnknown, 10 * ms, 0},
+			{"a", "a", false, 1, failed, StopOutcomeUnknown, 10 * ms, 0, errBusy},
+			{"a", "a", true, 1, failed, StopOutcomeUnknown, 10 * ms, 0, nil},
 		}, GuardCounts{Calls: 1, Failed: 1, Attempts: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -75,10 +76,14 @@ func TestAnObserverHearsOfEachAttemptAndOfTheEnd(t *testing.T) {
 					if c.policy != nil {
 						c.policy(&gc.Default)
 					}
-					gc.Observe = func(e Event) { events = append(events, e) }
+					gc.Observe = func(_ context.Context, e Event) { events = append(events, e) }
 				}, "b")
-				_, _ = Call(t.Context(), g, "a", slowly(plays(c.errs...)))
+				_, err := Call(t.Context(), g, "a", slowly(plays(c.errs...)))
 				for i := range events {
+					if events[i].Final && events[i].Reason != StopNone { // of the call as a whole
+						assert.Equal(t, err, events[i].Err)
+						events[i].Err = nil
+					}
 					if events[i].Reason == StopIsolated { // which candidate it tells of is not fixed
 						events[i].Served = "a"
 					}
@@ -93,14 +98,14 @@ func TestAnObserverHearsOfEachAttemptAndOfTheEnd(t *testing.T) {
 func TestACancelledWaitIsObservedAsCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events []Event
-		g := guardOn(t, patient(t), func(c *GuardConfig) { c.Observe = func(e Event) { events = append(events, e) } })
+		g := guardOn(t, patient(t), func(c *GuardConfig) { c.Observe = func(_ context.Context, e Event) { events = append(events, e) } })
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
 		_, err := Call(ctx, g, "a", failing(errBusy).run)
 		require.Error(t, err)
 		assert.Equal(t, Event{
 			Tool: "a", Served: "a", Final: true, Attempt: 1, Reason: StopCanceled, Took: time.Millisecond,
-			Verdict: Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled},
+			Verdict: Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled}, Err: err,
 		}, events[len(events)-1])
 	})
 }
@@ -108,7 +113,7 @@ func TestACancelledWaitIsObservedAsCanceled(t *testing.T) {
 func TestAnObserverThatPanicsHarmsNobody(t *testing.T) {
 	r := patient(t)
 	heard := 0
-	g := guardOn(t, r, func(c *GuardConfig) { c.Observe = func(Event) { heard++; panic("in the observer") } })
+	g := guardOn(t, r, func(c *GuardConfig) { c.Observe = func(context.Context, Event) { heard++; panic("in the observer") } })
 	out, err := Call(t.Context(), g, "a", plays().run)
 	require.NoError(t, err)
 	assert.Equal(t, "answer of a", out)
@@ -184,4 +189,27 @@ func TestAToolThatIsTrackedOnlyFromItsRetryOnIsCountedFromThere(t *testing.T) {
 		assert.Equal(t, uint64(1), counts.Calls)
 		assert.Zero(t, counts.InFlight)
 	})
+}
+
+func TestRejectedAndCanceledCallsAreNoFailedOnes(t *testing.T) {
+	r := patient(t)
+	g := guardOn(t, r, nil)
+	_, err := Call(t.Context(), g, "a", failing(WithVerdict(errBusy, vInvalid)).run)
+	require.Error(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = Call(ctx, g, "a", func(context.Context, string) (string, error) {
+		cancel()
+		return "", ctx.Err()
+	})
+	require.Error(t, err)
+	assert.Equal(t, GuardCounts{Calls: 2, Rejected: 1, Canceled: 1, Attempts: 2}, healthOf(t, r, "a").Guard)
+}
+
+func TestDetailsSayWhatTheModelMustNotRead(t *testing.T) {
+	g := guardWithBackups(t, patient(t), nil, "b")
+	_, err := Call(t.Context(), g, "a", failing(errors.New("dial db-7.internal: no route")).run)
+	e := toolError(t, err)
+	assert.Equal(t, "tool failed after 2 attempts: unknown error", e.Error())
+	assert.Equal(t, `"a": tool_failure:non_retryable, kind unknown, 2 attempts; `+
+		`"a": tool_failure:non_retryable: dial db-7.internal: no route; "b": tool_failure:non_retryable: dial db-7.internal: no route`, e.Details())
 }

@@ -144,7 +144,7 @@ func TestCancellationEndsAWaitAtOnceAndBothErrorsAreReachable(t *testing.T) {
 		assert.Equal(t, []time.Duration{30 * time.Second}, info.Waits)
 		h := healthOf(t, r, "a")
 		assert.Equal(t, uint64(1), h.Failures, "the cancelled wait is no second failure")
-		assert.Equal(t, GuardCounts{Calls: 1, Failed: 1, Attempts: 1}, h.Guard)
+		assert.Equal(t, GuardCounts{Calls: 1, Canceled: 1, Attempts: 1}, h.Guard)
 	})
 }
 
@@ -174,7 +174,7 @@ func TestTenThousandCallsCancelledInABackOffLeaveNothingBehind(t *testing.T) {
 		assert.Less(t, time.Since(start), time.Millisecond)
 		assert.Zero(t, wrong.Load())
 		counts = healthOf(t, r, "a").Guard
-		assert.Equal(t, GuardCounts{Calls: 10_000, Failed: 10_000, Attempts: 10_000}, counts)
+		assert.Equal(t, GuardCounts{Calls: 10_000, Canceled: 10_000, Attempts: 10_000}, counts)
 		// A goroutine that was left behind makes the bubble fail at its end.
 		// The tokens of the retries that were not made are back.
 		g.Next("a", 1, vRetry)
@@ -416,7 +416,7 @@ func TestOneGuardServesManyGoroutines(t *testing.T) {
 	g := guardWithBackups(t, r, func(c *GuardConfig) {
 		c.Default = Policy{MaxAttempts: 2, Timeout: time.Minute, RetryBudget: 5}
 		c.Tools = map[string]Policy{"b": {Detach: true}}
-		c.Observe = func(Event) {}
+		c.Observe = func(context.Context, Event) {}
 	}, "b")
 	var callers sync.WaitGroup
 	for i := range 16 {

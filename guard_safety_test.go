@@ -157,7 +157,7 @@ func TestACallInsideOneOfTheSameToolRidesOnIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()
 		var events []Event
-		g := guardOn(t, r, func(c *GuardConfig) { c.Observe = func(e Event) { events = append(events, e) } })
+		g := guardOn(t, r, func(c *GuardConfig) { c.Observe = func(_ context.Context, e Event) { events = append(events, e) } })
 		failTimes(r, "a", 3)
 		time.Sleep(30 * time.Second) // now a single probe is let in
 		var inner error

@@ -325,7 +325,7 @@ func TestGoexitSettlesThePermitAndGoesOn(t *testing.T) {
 				r := NewRegistry()
 				var last Event
 				g := guardOverGate(t, &Gate{Registry: r, Classify: classify}, func(c *GuardConfig) {
-					c.Observe = func(e Event) { last = e }
+					c.Observe = func(_ context.Context, e Event) { last = e }
 				})
 				failTimes(r, "a", 3)
 				time.Sleep(30 * time.Second)
@@ -381,7 +381,7 @@ func TestACallEndsAlthoughAnObserverOrAHookEndsItsGoroutine(t *testing.T) {
 					defer r.OnTransition(func(Transition) { runtime.Goexit() })()
 				}
 				g := guardOn(t, r, func(c *GuardConfig) {
-					c.Observe = func(e Event) {
+					c.Observe = func(_ context.Context, e Event) {
 						if who == "observer of the attempt" && !e.Final || who == "observer of the end" && e.Final {
 							runtime.Goexit()
 						}
@@ -397,7 +397,7 @@ func TestACallEndsAlthoughAnObserverOrAHookEndsItsGoroutine(t *testing.T) {
 				assert.Zero(t, h.Guard.InFlight)
 				assert.Zero(t, h.InFlight)
 				assert.Equal(t, uint64(1), h.Guard.Calls)
-				assert.Equal(t, answer != nil, h.Guard.Failed == 1)
+				assert.Equal(t, answer != nil, h.Guard.Failed+h.Guard.Rejected == 1)
 			})
 		}
 	}
@@ -449,7 +449,7 @@ func TestDurationsAreMeasuredFromTheirBeginning(t *testing.T) {
 	for name, r := range map[string]func() *Registry{"registry": NewRegistry, "none": func() *Registry { return nil }} {
 		synctest.Test(t, func(t *testing.T) {
 			var events []Event
-			g := guardOn(t, r(), func(c *GuardConfig) { c.Observe = func(e Event) { events = append(events, e) } })
+			g := guardOn(t, r(), func(c *GuardConfig) { c.Observe = func(_ context.Context, e Event) { events = append(events, e) } })
 			time.Sleep(time.Hour)
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // under the floor
 			defer cancel()

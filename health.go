@@ -66,7 +66,7 @@ type ToolHealth struct {
 	ConsecutiveFailures int
 	LastFailure         Kind      // of the last failure that the breaker took notice of
 	RefusedInRow        uint64    // refusals since the last admission
-	Trips               uint64    // transitions from closed to open
+	Trips               uint64    // transitions from closed to open, an operator's Isolate included
 	Epoch               uint64    // of the state
 	Since               time.Time // when the state began; for a tool that never left closed, when the registry was made
 
@@ -156,6 +156,8 @@ type toolHealthJSON struct {
 type guardJSON struct {
 	Calls           uint64  `json:"calls"`
 	Failed          uint64  `json:"failed"`
+	Rejected        uint64  `json:"rejected"`
+	Canceled        uint64  `json:"canceled"`
 	Attempts        uint64  `json:"attempts"`
 	Retries         uint64  `json:"retries"`
 	Refusals        uint64  `json:"refusals"`
@@ -179,7 +181,7 @@ func (h ToolHealth) MarshalJSON() ([]byte, error) {
 	if h.Guard != (GuardCounts{}) {
 		g := h.Guard
 		j.Guard = &guardJSON{
-			g.Calls, g.Failed, g.Attempts, g.Retries, g.Refusals, g.Fallbacks, g.BudgetExhausted,
+			g.Calls, g.Failed, g.Rejected, g.Canceled, g.Attempts, g.Retries, g.Refusals, g.Fallbacks, g.BudgetExhausted,
 			g.Abandoned, g.InFlight, seconds(g.Oldest),
 		}
 	}
@@ -210,7 +212,7 @@ func (h *ToolHealth) UnmarshalJSON(data []byte) error {
 	if j.Guard != nil {
 		g := j.Guard
 		h.Guard = GuardCounts{
-			g.Calls, g.Failed, g.Attempts, g.Retries, g.Refusals, g.Fallbacks, g.BudgetExhausted,
+			g.Calls, g.Failed, g.Rejected, g.Canceled, g.Attempts, g.Retries, g.Refusals, g.Fallbacks, g.BudgetExhausted,
 			g.Abandoned, g.InFlight, time.Duration(g.Oldest),
 		}
 	}

@@ -499,6 +499,9 @@ func verdictAt(ctx context.Context, classify Classifier, err error, took, floor 
 		return Verdict{}
 	}
 	v := ask(ctx, classify, err)
+	if v.Kind >= numKinds {
+		v.Kind = KindUnknown
+	}
 	if v.Outcome == OutcomeFailure && v.Kind == KindTimeout && took < floor &&
 		ctx != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled}

@@ -265,7 +265,11 @@ func TestEveryKindHasItsWordsForTheModel(t *testing.T) {
 	}
 	assert.Equal(t, "tool failed: unknown error", (&ToolError{Kind: numKinds}).Error())
 	for r := StopCircuitOpen; r < StopUnknownTool; r++ {
-		assert.Equal(t, refusals[r].Error()+"; retry after 5s", (&ToolError{Reason: r, Attempts: 2, RetryAfter: 5 * time.Second}).Error())
+		retry := "; retry after 5s"
+		if r == StopIsolated {
+			retry = "" // nobody knows when
+		}
+		assert.Equal(t, refusals[r].Error()+retry, (&ToolError{Reason: r, Attempts: 2, RetryAfter: 5 * time.Second}).Error())
 	}
 	for r := StopCircuitOpen; r <= RetryAllowed; r++ {
 		e := &ToolError{Reason: r}
@@ -366,4 +370,13 @@ func TestAToolErrorUnwrapsToErrorsOnly(t *testing.T) {
 	assert.Equal(t, []error{errBusy}, e.Unwrap())
 	e.Canceled = context.Canceled
 	assert.Equal(t, []error{errBusy, context.Canceled}, e.Unwrap())
+}
+
+func TestAKindThatIsNoneBecomesUnknownSoThatTheErrorCanBeWritten(t *testing.T) {
+	g := guardOn(t, patient(t), nil)
+	_, err := Call(t.Context(), g, "a", failing(WithVerdict(errBusy, Verdict{Outcome: OutcomeFailure, Kind: 200})).run)
+	e := toolError(t, err)
+	assert.Equal(t, KindUnknown, e.Kind)
+	_, err = json.Marshal(e)
+	assert.NoError(t, err)
 }

@@ -22,7 +22,9 @@
 //
 // With a [Guard], around the call: [Wrap] or [Call] retry with back-off and a
 // budget, limit the time of an attempt, check results, turn panics into errors and
-// fall back to substitutes. The error is a [ToolError] that says why it stopped.
+// fall back to substitutes. The error is a [ToolError] that says why it stopped: its
+// text is for the model, Details is for logs. Set Timeout, which is none by default,
+// and SideEffects for tools that act.
 //
 // All three may share one registry. This is the second:
 //
@@ -35,6 +37,8 @@
 //	defer permit.Release() // on every way out; after Done it does nothing
 //	out, err := search(ctx, query)
 //	permit.Done(ctx, err)
+//
+// After a failed attempt, Allow again: only a Guard goes on to a substitute by itself.
 //
 // # Health
 //

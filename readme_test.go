@@ -26,9 +26,9 @@ func runTool(_ context.Context, tool, args string) (string, error) {
 	return tool + " for " + args, nil
 }
 
-type readmeClient string
+type searchClient string
 
-func (c readmeClient) Search(ctx context.Context, query string) (string, error) {
+func (c searchClient) Search(ctx context.Context, query string) (string, error) {
 	return runTool(ctx, string(c), query)
 }
 
@@ -63,7 +63,7 @@ func callThroughGate(ctx context.Context, gate *toolhealth.Gate, tool, args stri
 }
 
 // README guard
-func newSearch(primary, backup readmeClient) (func(ctx context.Context, query string) (string, error), error) {
+func newSearch(primary, backup searchClient) (func(ctx context.Context, query string) (string, error), error) {
 	router, err := toolhealth.NewHealthRouter(map[string][]string{"search": {"search_backup"}})
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ func TestTheGatewayTellsItsStoryAndExitsWithZero(t *testing.T) {
 	for _, want := range []string{
 		"tool_unavailable:circuit_open", "tool_unavailable:unknown_tool", "tool_unavailable:isolated",
 		"tool_failure:non_retryable", "tool_failure:outcome_unknown",
-		"retry_attempts_per_call", "served by: search_backup", "failure_threshold is -1",
+		" fewer", "refused when search was well again", "retry_attempts_per_call", "served by: search_backup", "failure_threshold is -1",
 	} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("the story does not have %q", want)
@@ -45,6 +45,24 @@ func TestTheGatewayExplainsItsFlags(t *testing.T) {
 		if code := run(c.args, &stdout, &stderr); code != c.code || !strings.Contains(stderr.String(), c.text) {
 			t.Errorf("%v: exit code %d, want %d with %q; it says %s", c.args, code, c.code, c.text, &stderr)
 		}
+	}
+}
+
+func TestTheDifferenceInAnswersIsExplained(t *testing.T) {
+	explained := func(with tally) string {
+		var out bytes.Buffer
+		explain(&out, tally{answered: 28, mails: 3}, with, time.Second)
+		return out.String()
+	}
+	text := explained(tally{answered: 25, late: 3})
+	if !strings.Contains(text, "answered 3 fewer") || !strings.Contains(text, "    3  refused when search was well again") {
+		t.Error(text)
+	}
+	if strings.Contains(text, "other reasons") {
+		t.Error(text)
+	}
+	if text := explained(tally{answered: 24, late: 3}); !strings.Contains(text, "    1  for other reasons") {
+		t.Error(text)
 	}
 }
 

@@ -103,6 +103,7 @@ type tally struct {
 	requests, wasted, mails int64
 	waited                  time.Duration  // for answers
 	reasons                 map[string]int // why calls were not answered
+	late                    int            // calls that were refused although search was well again
 	lastServed              string
 }
 
@@ -129,11 +130,19 @@ func play(ctx context.Context, u *upstream, pace time.Duration, call caller) (ta
 			t.answered++
 		} else {
 			t.reasons[reason]++
+			if s.mood == well && tooLate(reason) {
+				t.late++
+			}
 		}
 		time.Sleep(pace)
 	}
 	t.requests, t.wasted, t.mails = u.requests.Load(), u.wasted.Load(), u.mails.Load()
 	return t, nil
+}
+
+// tooLate reports whether a call was refused for what happened before it.
+func tooLate(reason string) bool {
+	return reason == toolhealth.StopCircuitOpen.String() || reason == toolhealth.StopProbeInFlight.String()
 }
 
 // direct calls the tools as an agent without a guard does: three attempts.
@@ -206,6 +215,7 @@ func tell(ctx context.Context, pace time.Duration, price float64, out io.Writer)
 	for _, reason := range slices.Sorted(maps.Keys(with.reasons)) {
 		fmt.Fprintf(out, "%5d  %s\n", with.reasons[reason], reason)
 	}
+	explain(out, without, with, cooldown)
 	if err := judge(without, with); err != nil {
 		return err
 	}
@@ -226,6 +236,19 @@ func printTallies(out io.Writer, without, with tally, price float64) {
 	row("time that the agent waited for answers", func(t tally) any { return t.waited.Round(time.Millisecond) })
 	row(fmt.Sprintf("cost at $%.3f a request", price), func(t tally) any { return fmt.Sprintf("$%.2f", price*float64(t.requests)) })
 	_ = table.Flush()
+}
+
+// explain says what the two figures of answered calls come from.
+func explain(out io.Writer, without, with tally, cooldown time.Duration) {
+	fewer := without.answered - with.answered
+	fmt.Fprintf(out, "\nThe guard's run answered %d fewer:\n", fewer)
+	fmt.Fprintf(out, "%5d  refused when search was well again, before the cooldown of %v was over;\n", with.late, cooldown)
+	fmt.Fprintln(out, "       this run has no substitute for search")
+	if other := fewer - with.late; other != 0 {
+		fmt.Fprintf(out, "%5d  for other reasons\n", other)
+	}
+	fmt.Fprintf(out, "The mail was not confirmed in either. Without a guard it went out %d times; the guard did not\n"+
+		"repeat it (it is not safe to repeat), and the model was told that it may have gone out.\n", without.mails)
 }
 
 // judge returns what the two runs should have shown and did not.

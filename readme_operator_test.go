@@ -1,0 +1,159 @@
+package toolhealth_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhealth/toolhealth"
+)
+
+// The functions between the marks are the ones in README.md, word for word.
+
+// README mail
+func carefulWithMail() toolhealth.GuardConfig {
+	config := toolhealth.DefaultGuardConfig()
+	config.Default.Timeout = 10 * time.Second
+	mail := config.Default
+	mail.SideEffects = true
+	config.Tools = map[string]toolhealth.Policy{"mail": mail}
+	return config
+}
+
+// README port
+func operatorPort(r *toolhealth.Registry) http.Handler { // where only operators can reach it
+	operate := func(do func(tool string) bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, q *http.Request) {
+			if !do(q.PathValue("tool")) {
+				http.NotFound(w, q)
+			}
+		}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(r.HealthSummary())
+	})
+	mux.HandleFunc("POST /isolate/{tool}", operate(r.Isolate))
+	mux.HandleFunc("POST /reset/{tool}", operate(r.Reset))
+	return mux
+}
+
+// README breakers
+func logBreakers(r *toolhealth.Registry, log *slog.Logger) (stop func()) {
+	return r.OnTransition(func(t toolhealth.Transition) {
+		log.Warn("breaker", "tool", t.Tool, "from", t.From, "to", t.To, "cause", t.Cause,
+			"streak", t.Streak, "kind", t.Kind, "wait", t.Wait)
+	})
+}
+
+// README end
+
+func TestTheOperatorsCodeInTheREADMEIsCodeThatRuns(t *testing.T) {
+	source, err := os.ReadFile("readme_operator_test.go")
+	require.NoError(t, err)
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	parts := strings.Split(string(source), "\n// README ")
+	require.Len(t, parts, 5)
+	for _, part := range parts[1:4] {
+		name, block, _ := strings.Cut(part, "\n")
+		assert.Contains(t, string(readme), "```go\n"+strings.TrimSpace(block)+"\n```\n", name)
+	}
+	lines := 0
+	for line := range strings.Lines(string(source)) {
+		if code, found := strings.CutSuffix(line, " // as in the README\n"); found {
+			lines++
+			assert.Contains(t, string(readme), "\n"+strings.TrimSpace(code)+"\n")
+		}
+	}
+	assert.Equal(t, 3, lines)
+}
+
+func TestTheREADMEsMailIsSentOnce(t *testing.T) {
+	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: toolhealth.NewRegistry()}, carefulWithMail())
+	require.NoError(t, err)
+	sent := 0
+	_, err = toolhealth.Call(t.Context(), guard, "mail", func(ctx context.Context, _ string) (string, error) {
+		sent++
+		_, limited := ctx.Deadline()
+		assert.True(t, limited, "a policy of its own is a copy of the default")
+		return "", &apiError{503}
+	})
+	require.Error(t, err)
+	assert.Equal(t, 1, sent)
+}
+
+func TestTheREADMEsPortAndLogServeAnOperator(t *testing.T) {
+	r := toolhealth.NewRegistry()
+	var out bytes.Buffer
+	stop := logBreakers(r, slog.New(slog.NewJSONHandler(&out, nil)))
+	defer stop()
+	r.RecordSuccess("search", time.Second)
+	port := operatorPort(r)
+	ask := func(method, path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		port.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, nil))
+		return w
+	}
+	assert.Equal(t, http.StatusNotFound, ask("POST", "/isolate/serach").Code)
+	assert.Equal(t, http.StatusOK, ask("POST", "/isolate/search").Code)
+	var summary toolhealth.Summary
+	require.NoError(t, json.Unmarshal(ask("GET", "/health").Body.Bytes(), &summary))
+	require.Len(t, summary.Tools, 1)
+	assert.Equal(t, toolhealth.StopIsolated, summary.Tools[0].Reason)
+	assert.Equal(t, uint64(1), summary.Tools[0].Trips, "an operator's Isolate is one")
+	assert.Equal(t, http.StatusOK, ask("POST", "/reset/search").Code)
+	assert.True(t, r.Available("search"))
+	assert.Equal(t, http.StatusOK, ask("POST", "/reset/search").Code)
+
+	var causes []string
+	for line := range strings.Lines(out.String()) {
+		var e struct{ Tool, From, To, Cause string }
+		require.NoError(t, json.Unmarshal([]byte(line), &e))
+		causes = append(causes, strings.Join([]string{e.Tool, e.From, e.To, e.Cause}, " "))
+	}
+	assert.Equal(t, []string{
+		"search closed open isolated",
+		"search open closed reset",
+		"search closed closed reset", // a Reset of a closed breaker is an event, too
+	}, causes)
+}
+
+func TestAFlaggedResultCountsAsRejectedAtEveryLevel(t *testing.T) {
+	ctx := t.Context()
+	registry := toolhealth.NewRegistry()
+	gate := &toolhealth.Gate{Registry: registry}
+	guard, err := toolhealth.NewGuard(gate, toolhealth.DefaultGuardConfig())
+	require.NoError(t, err)
+	result, took := &mcpResult{Content: "no such page", IsError: true}, time.Second
+	runMCP := func(context.Context, string) (*mcpResult, error) { return result, nil }
+	rejected := func() uint64 {
+		h, _ := registry.Health("search")
+		return h.Rejected
+	}
+
+	call := toolhealth.Wrap(guard, "search", runMCP, toolhealth.WithCallOptions(toolhealth.CheckResult(flaggedResult))) // as in the README
+	out, err := call(ctx, "go")
+	require.Error(t, err)
+	assert.Equal(t, result, out, "what to show to the model")
+	assert.NotContains(t, err.Error(), "no such page")
+	assert.Equal(t, uint64(1), rejected())
+
+	permit, err := gate.Allow(ctx, "search")
+	require.NoError(t, err)
+	permit.Done(ctx, flaggedResult(result)) // as in the README
+	assert.Equal(t, uint64(2), rejected())
+
+	registry.Record("search", toolhealth.Classify(ctx, flaggedResult(result)), took) // as in the README
+	assert.Equal(t, uint64(3), rejected())
+}

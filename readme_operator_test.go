@@ -56,6 +56,17 @@ func logBreakers(r *toolhealth.Registry, log *slog.Logger) (stop func()) {
 	})
 }
 
+// README calls
+func logCalls(config *toolhealth.GuardConfig, log *slog.Logger) {
+	config.Observe = func(ctx context.Context, e toolhealth.Event) {
+		if failed, ok := e.Err.(*toolhealth.ToolError); e.Final && ok {
+			log.ErrorContext(ctx, "call failed", "details", failed.Details())
+		} else if e.Err != nil {
+			log.WarnContext(ctx, "attempt failed", "tool", e.Served, "reason", e.Reason, "err", e.Err)
+		}
+	}
+}
+
 // README end
 
 func TestTheOperatorsCodeInTheREADMEIsCodeThatRuns(t *testing.T) {
@@ -64,8 +75,8 @@ func TestTheOperatorsCodeInTheREADMEIsCodeThatRuns(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	parts := strings.Split(string(source), "\n// README ")
-	require.Len(t, parts, 5)
-	for _, part := range parts[1:4] {
+	require.Len(t, parts, 6)
+	for _, part := range parts[1:5] {
 		name, block, _ := strings.Cut(part, "\n")
 		assert.Contains(t, string(readme), "```go\n"+strings.TrimSpace(block)+"\n```\n", name)
 	}
@@ -127,6 +138,35 @@ func TestTheREADMEsPortAndLogServeAnOperator(t *testing.T) {
 		"search open closed reset",
 		"search closed closed reset", // a Reset of a closed breaker is an event, too
 	}, causes)
+}
+
+func TestTheREADMEsLogOfCallsHasTheToolsOwnErrors(t *testing.T) {
+	var out bytes.Buffer
+	config := toolhealth.DefaultGuardConfig()
+	config.Default.BackoffBase = 0
+	logCalls(&config, slog.New(slog.NewJSONHandler(&out, nil)))
+	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: toolhealth.NewRegistry()}, config)
+	require.NoError(t, err)
+	_, err = toolhealth.Call(t.Context(), guard, "search", func(context.Context, string) (string, error) {
+		return "", &apiError{503}
+	})
+	require.Error(t, err)
+	_, err = toolhealth.Call(t.Context(), guard, "search", func(context.Context, string) (string, error) {
+		return "", nil
+	})
+	require.NoError(t, err)
+	var lines []struct{ Msg, Tool, Reason, Err, Details string }
+	for line := range strings.Lines(out.String()) {
+		lines = append(lines, struct{ Msg, Tool, Reason, Err, Details string }{})
+		require.NoError(t, json.Unmarshal([]byte(line), &lines[len(lines)-1]))
+	}
+	require.Len(t, lines, 3, "two attempts that failed and their call, nothing of what works")
+	own := (&apiError{503}).Error()
+	assert.Equal(t, own, lines[0].Err)
+	assert.Equal(t, "tool_retry:allowed", lines[0].Reason)
+	assert.Equal(t, "search", lines[1].Tool)
+	assert.Equal(t, "call failed", lines[2].Msg)
+	assert.Contains(t, lines[2].Details, own)
 }
 
 func TestAFlaggedResultCountsAsRejectedAtEveryLevel(t *testing.T) {

@@ -41,6 +41,7 @@ func operatorPort(r *toolhealth.Registry) http.Handler { // where only operators
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(r.HealthSummary())
 	})
 	mux.HandleFunc("POST /isolate/{tool}", operate(r.Isolate))
@@ -119,7 +120,9 @@ func TestTheREADMEsPortAndLogServeAnOperator(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, ask("POST", "/isolate/serach").Code)
 	assert.Equal(t, http.StatusOK, ask("POST", "/isolate/search").Code)
 	var summary toolhealth.Summary
-	require.NoError(t, json.Unmarshal(ask("GET", "/health").Body.Bytes(), &summary))
+	health := ask("GET", "/health")
+	assert.Equal(t, "application/json", health.Header().Get("Content-Type"))
+	require.NoError(t, json.Unmarshal(health.Body.Bytes(), &summary))
 	require.Len(t, summary.Tools, 1)
 	assert.Equal(t, toolhealth.StopIsolated, summary.Tools[0].Reason)
 	assert.Equal(t, uint64(1), summary.Tools[0].Trips, "an operator's Isolate is one")

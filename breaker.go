@@ -97,7 +97,7 @@ type snapshot struct {
 	failed   int    // failed probes in a row: the exponent of growth
 	passed   int    // successful probes in a row
 	ended    uint64 // calls that had ended when it last closed: TripMinCalls counts from here
-	operated uint64 // epoch that the last Reset or Isolate began: what was admitted before counts for nothing
+	operated uint64 // epoch that the last Reset or Isolate began: probes from before teach nothing
 }
 
 // op is what happens to a breaker.
@@ -293,7 +293,7 @@ func (s *snapshot) postpone(now, d int64) bool {
 
 // learn makes the next lease long enough for a call that took this long.
 func (s *snapshot) learn(took int64) {
-	s.learned = max(s.learned, s.cfg.cap(saturatingAdd(took, took)))
+	s.learned = max(s.learned, s.cfg.cap(min(saturatingAdd(took, took), int64(maxDuration))))
 }
 
 // step is the whole machine: what a breaker is after an event, and what the
@@ -400,7 +400,8 @@ func (s *snapshot) settle(ev *event, now int64) Cause {
 		ev = &slow
 	}
 	current := ev.byName || ev.epoch == s.epoch
-	if ev.outcome == OutcomeSuccess && ev.probe && !current && ev.epoch >= s.operated {
+	outlived := s.cfg.lease > 0 && ev.took > s.cfg.lease
+	if ev.outcome == OutcomeSuccess && ev.probe && !current && outlived && ev.epoch >= s.operated {
 		s.learn(ev.took) // the probe lives, its lease was too short for it
 	}
 	switch s.state {
@@ -577,7 +578,9 @@ type Transition struct {
 type eventQueue struct {
 	mu   sync.Mutex
 	next uint64 // epoch of the next event to deliver
-	busy bool   // somebody delivers
+	// busy: somebody delivers. Written under mu; whoever may evict the entry looks
+	// without it.
+	busy atomic.Bool
 	// pending are events that came too early, or while somebody was busy; nil
 	// if there are none, which is nearly always.
 	pending map[uint64]Transition
@@ -607,13 +610,19 @@ func (m *machine) deliver(a *answer, tool string, base time.Time, hooks *hooks.L
 	}
 }
 
+// telling reports whether a hook is being told of this machine's events.
+func (m *machine) telling() bool {
+	q := m.queue.Load()
+	return q != nil && q.busy.Load()
+}
+
 // begin reports whether the events are the next ones and nobody is busy: then the
 // caller has to drain. Else they are left to whoever is, or will be.
 func (q *eventQueue) begin(events []Transition) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.busy && events[0].Epoch == q.next {
-		q.busy = true
+	if !q.busy.Load() && events[0].Epoch == q.next {
+		q.busy.Store(true)
 		q.next += uint64(len(events))
 		return true
 	}
@@ -655,7 +664,7 @@ func (q *eventQueue) take() (t Transition, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if t, ok = q.pending[q.next]; !ok {
-		q.busy = false
+		q.busy.Store(false)
 		return t, false
 	}
 	q.next++

@@ -251,11 +251,9 @@ func (s *teller) next() {
 	case 'i':
 		n := name()
 		s.tell("isolate %s", n)
-		ok := s.r.Isolate(n)
-		require.Equal(s.t, s.tools[n] != nil, ok, s)
-		if ok {
-			s.tools[n].happened(s.tools[n].b.Isolate(s.now()))
-		}
+		pair := s.pair(n)
+		require.True(s.t, s.r.Isolate(n), s)
+		pair.happened(pair.b.Isolate(s.now()))
 	case 'x', 'z':
 		n := name()
 		s.tell("reset %s", n)

@@ -385,7 +385,9 @@ func (p *Permit) Done(ctx context.Context, err error) {
 	if floor == 0 {
 		floor = DefaultDeadlineFloor
 	}
-	p.report(r, verdictAt(ctx, p.gate.Classify, err, time.Duration(now-p.start), floor), now)
+	v := Verdict{Outcome: OutcomeFailure, Kind: KindUnknown}
+	defer func() { p.report(r, v, now) }() // also if the Classifier ends the goroutine
+	v = verdictAt(ctx, p.gate.Classify, err, time.Duration(now-p.start), floor)
 }
 
 // Settle settles the permit with a verdict. See Done.
@@ -755,6 +757,7 @@ func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 		if n := r.table.Get(tool); n != nil {
 			stats = n.Value.guardStats()
 			d.Streak = n.Value.snap.Load().streak
+			v.RetryAfter = n.Value.bounded(v.RetryAfter)
 		}
 	}
 	if v.Outcome == OutcomeSuccess {
@@ -764,7 +767,7 @@ func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 		return d
 	}
 	policy := g.policy(tool)
-	open, wait := r.openFor(tool)
+	open, wait := r.openFor(tool, v.Outcome)
 	d.Wait = max(v.RetryAfter, 0)
 	d.Reason = judge(v, attempt, policy.MaxAttempts, open, policy.SideEffects)
 	switch d.Reason {
@@ -776,9 +779,10 @@ func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 	return d
 }
 
-// openFor says whether the tool's breaker refuses for another reason than a
-// stated wait, and for how long: StopCircuitOpen, StopIsolated or StopNone.
-func (r *Registry) openFor(tool string) (StopReason, time.Duration) {
+// openFor says whether the tool's breaker is open and refuses for another reason
+// than the wait that a throttled attempt has just stated, and for how long:
+// StopCircuitOpen, StopIsolated or StopNone.
+func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
 	if r.inert() {
 		return StopNone, 0
 	}
@@ -786,14 +790,21 @@ func (r *Registry) openFor(tool string) (StopReason, time.Duration) {
 	if n == nil {
 		return StopNone, 0
 	}
-	reason, wait := n.Value.snap.Load().admission(r.now())
-	switch reason {
-	case StopNone, StopRateLimited:
+	s, now := n.Value.snap.Load(), r.now()
+	reason, wait := s.admission(now)
+	switch {
+	case reason == StopNone, reason == StopRateLimited && (o == OutcomeThrottled || s.state == StateClosed):
 		return StopNone, 0
-	case StopProbeInFlight:
-		reason = StopCircuitOpen // it has opened and has not closed since
+	case reason == StopIsolated:
+		return reason, time.Duration(wait)
 	}
-	return reason, time.Duration(wait)
+	return StopCircuitOpen, time.Duration(wait)
+}
+
+// bounded returns a stated wait, at most the tool's MaxOpenDuration: the gate
+// refuses for no longer.
+func (e *entry) bounded(wait time.Duration) time.Duration {
+	return time.Duration(e.snap.Load().cfg.cap(int64(max(wait, 0))))
 }
 
 // judge says how to go on after an attempt that was no success. open is what
@@ -1124,7 +1135,7 @@ func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx conte
 		return out, c.lastErr // nil, but for an error that the Classifier calls a success
 	}
 	if o != nil && o.partial != nil && c.replace {
-		if part, ok := askPartial(c.ctx, o.partial, failure); ok {
+		if part, ok := askPartial(c.quietContext(), o.partial, failure); ok {
 			if c.settings.info != nil {
 				c.settings.info.Partial = true
 			}
@@ -1132,6 +1143,17 @@ func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx conte
 		}
 	}
 	return out, failure
+}
+
+// quietContext is the caller's ctx for what is not this call: guarded calls there
+// do not write into this one's CallInfo.
+func (c *call) quietContext() context.Context {
+	if c.settings.info == nil {
+		return c.ctx
+	}
+	s := c.settings
+	s.info = nil
+	return &settingsCtx{c.ctx, s}
 }
 
 func askPartial[Out any](ctx context.Context, partial func(context.Context, *ToolError) (Out, error), failure *ToolError) (out Out, ok bool) {
@@ -1159,12 +1181,17 @@ func attempt[Out any](c *call, fn func(context.Context, string) (Out, error), o 
 			return
 		}
 		if !returned {
+			why := errGoexit
 			if v := recover(); v != nil {
-				c.done(ctx, &PanicError{Value: v, Stack: debug.Stack()})
-				return
+				why = &PanicError{Value: v, Stack: debug.Stack()}
 			}
-			defer c.abort() // also if an observer of this ends the goroutine once more
-			c.done(ctx, errGoexit)
+			defer func() {
+				if why == errGoexit || !reported { // the goroutine is ending
+					c.abort()
+				}
+			}()
+			c.done(ctx, why)
+			reported = true
 			return
 		}
 		c.abort()
@@ -1281,6 +1308,9 @@ func (c *call) begin(ctx context.Context, g *Guard, tool string) {
 		c.registry = r
 	}
 	c.settings = settingsOf(ctx)
+	if c.settings.info != nil {
+		*c.settings.info = CallInfo{}
+	}
 }
 
 func (c *call) now() int64 {
@@ -1424,10 +1454,9 @@ func (c *call) done(ctx context.Context, err error) {
 	c.tries++
 	c.last, c.lastErr = Verdict{}, err
 	if err != nil {
-		c.last = c.verdict(ctx, err)
-	}
-	if c.node != nil {
-		c.report(c.registry, c.last, c.ended)
+		c.classify(ctx, err)
+	} else if c.node != nil {
+		c.succeed(c.registry, c.ended)
 	}
 	if c.last.Outcome == OutcomeSuccess {
 		c.step = stepDone
@@ -1446,12 +1475,22 @@ func (c *call) done(ctx context.Context, err error) {
 	c.fail(Candidate{Tool: c.serving, Reason: reason, Kind: c.last.Kind, RetryAfter: wait, Err: err}, c.replaceable(reason))
 }
 
-func (c *call) verdict(ctx context.Context, err error) Verdict {
+// classify finds out what err means and reports it, also if the Classifier ends
+// the goroutine.
+func (c *call) classify(ctx context.Context, err error) {
+	c.last = Verdict{Outcome: OutcomeFailure, Kind: KindUnknown}
+	if c.node != nil {
+		defer func() { c.report(c.registry, c.last, c.ended) }()
+	}
 	if c.policy.Timeout > 0 && ctx.Err() != nil && c.ctx.Err() == nil {
 		err = &attemptTimeoutError{err}
 	}
 	took := time.Duration(max(c.ended-c.admission.start, 0))
-	return verdictAt(c.ctx, c.g.gate.classifier(), err, took, c.g.config.DeadlineFloor)
+	v := verdictAt(c.ctx, c.g.gate.classifier(), err, took, c.g.config.DeadlineFloor)
+	if c.node != nil {
+		v.RetryAfter = c.node.Value.bounded(v.RetryAfter)
+	}
+	c.last = v
 }
 
 // judge says how to go on after a failed attempt, and what wait goes with it.
@@ -1463,7 +1502,7 @@ func (c *call) judge() (StopReason, time.Duration) {
 	var open StopReason
 	var wait time.Duration
 	if c.node != nil {
-		open, wait = c.registry.openFor(c.serving)
+		open, wait = c.registry.openFor(c.serving, c.last.Outcome)
 	}
 	acts := c.policy.SideEffects || unknownInside(c.lastErr)
 	switch reason := judge(c.last, c.tries, limit, open, acts); reason {

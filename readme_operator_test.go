@@ -34,7 +34,8 @@ func carefulWithMail() toolhealth.GuardConfig {
 func operatorPort(r *toolhealth.Registry) http.Handler { // where only operators can reach it
 	operate := func(do func(tool string) bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, q *http.Request) {
-			if !do(q.PathValue("tool")) {
+			tool := q.PathValue("tool")
+			if _, known := r.Health(tool); !known || !do(tool) { // isolating a misspelt name helps nobody
 				http.NotFound(w, q)
 			}
 		}

@@ -499,7 +499,7 @@ func (r *Registry) unparkThrottled(now int64) {
 // evictable reports whether nothing would be missed.
 func (e *entry) evictable(now int64) bool {
 	s := e.snap.Load()
-	return s.clean(now) && !s.gone && !e.stats.inUse()
+	return s.clean(now) && !s.gone && !e.stats.inUse() && !e.telling()
 }
 
 // evict marks the entry as gone if it is evictable. A permit is counted before
@@ -507,7 +507,7 @@ func (e *entry) evictable(now int64) bool {
 // the permit is seen here, or the caller sees that the entry has gone.
 func (e *entry) evict(now int64) bool {
 	s := e.snap.Load()
-	return s.clean(now) && !e.stats.inUse() && e.snap.CompareAndSwap(s, goneUnder(s.cfg)) && e.confirm(s)
+	return s.clean(now) && !e.stats.inUse() && !e.telling() && e.snap.CompareAndSwap(s, goneUnder(s.cfg)) && e.confirm(s)
 }
 
 // confirm ends an eviction: if a permit has been given out meanwhile it takes the
@@ -633,7 +633,8 @@ func (e *entry) configure(p *params, now int64) answer {
 
 // Remove forgets a tool and what Register gave it, and reports whether there was
 // one. Permits of it that are still out come to nothing; its chain of transitions
-// ends without an event.
+// ends without an event. If the name comes back it is another tool: its events
+// do not wait for hooks that are still being told of the old one's.
 func (r *Registry) Remove(tool string) bool {
 	if r.inert() {
 		return false
@@ -667,22 +668,31 @@ func (r *Registry) Len() int {
 // the streak, the growth and the learned lease; statistics stay. What was
 // admitted before no longer counts for the breaker. It reports whether there is
 // such a tool.
-func (r *Registry) Reset(tool string) bool { return r.operate(tool, opReset) }
-
-// Isolate holds the tool's breaker open until Reset. What was admitted before no
-// longer counts for the breaker. It reports whether there is such a tool;
-// Register one first to isolate it before its first call.
-func (r *Registry) Isolate(tool string) bool { return r.operate(tool, opIsolate) }
-
-func (r *Registry) operate(tool string, o op) bool {
+func (r *Registry) Reset(tool string) bool {
 	if r.inert() {
 		return false
 	}
 	n := r.table.Get(tool)
-	if n == nil {
+	return n != nil && r.apply(n, event{op: opReset}, r.now())
+}
+
+// Isolate holds the tool's breaker open until Reset. What was admitted before no
+// longer counts for the breaker. A tool that has not been called yet gets an
+// entry. It reports whether the tool is held: not if it is unknown (see
+// Config.RegisteredOnly), or new and the registry is full.
+func (r *Registry) Isolate(tool string) bool {
+	if r.inert() {
 		return false
 	}
-	return r.apply(n, event{op: o}, r.now())
+	for now := r.now(); ; {
+		n, _ := r.entry(tool, now)
+		if n == nil {
+			return false
+		}
+		if r.apply(n, event{op: opIsolate}, now) {
+			return true
+		}
+	}
 }
 
 // SetConfig puts another configuration in force, or returns every problem of it

@@ -33,7 +33,6 @@ func TestReadingNeverCreatesAnEntry(t *testing.T) {
 	_, ok := r.Health("a")
 	assert.False(t, ok)
 	assert.False(t, r.Reset("a"))
-	assert.False(t, r.Isolate("a"))
 	assert.False(t, r.Remove("a"))
 	for range r.All() {
 		t.Error("nothing to see")
@@ -525,7 +524,21 @@ func TestRemoveForgetsAToolAndItsLatePermits(t *testing.T) {
 	assert.Equal(t, uint64(0), h.TotalCalls())
 	failTimes(r, "search", 2)
 	assert.True(t, r.Available("search"), "the config of Register is gone too")
-	assert.False(t, r.Isolate("other"))
+	assert.False(t, r.Reset("other"))
+}
+
+func TestAToolCanBeIsolatedBeforeItsFirstCall(t *testing.T) {
+	r := registryWith(t, func(c *Config) { c.MaxTools = 2 })
+	assert.True(t, r.Isolate("mail"))
+	assert.False(t, r.AllowRequest("mail"))
+	assert.Equal(t, StopIsolated, healthOf(t, r, "mail").Reason)
+	assert.False(t, r.Isolate(""))
+	assert.True(t, r.Isolate("pay"))
+	assert.False(t, r.Isolate("third"), "there is no room, and what is isolated is not evicted")
+	assert.True(t, r.Isolate("mail"), "again")
+	r = registryWith(t, func(c *Config) { c.RegisteredOnly = true })
+	assert.False(t, r.Isolate("unheard-of"))
+	assert.Zero(t, r.Len())
 }
 
 // --- RegisteredOnly and configs

@@ -290,7 +290,7 @@ func (b *Breaker) Report(now time.Duration, r Report) []Event {
 		// A probe that outlived its period, or by name what can only be one: the
 		// next gets more time.
 		lateByName := r.ByName && b.State == "open" && !b.Isolated && b.Lost && r.Took > b.Config.Lease
-		lateProbe := r.Probe && !mine && r.Epoch >= b.Operated
+		lateProbe := r.Probe && !mine && b.Config.Lease > 0 && r.Took > b.Config.Lease && r.Epoch >= b.Operated
 		if lateProbe || lateByName {
 			b.LeastLease = max(b.LeastLease, b.bounded(later(r.Took, r.Took)))
 		}

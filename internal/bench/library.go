@@ -307,7 +307,41 @@ func parallel() []Case {
 			return func(n int) { Spread(k, n, func(w, n int) { ByNameCalls(r, names(w), n) }) }
 		}}
 	}
+	// floor is what the parts of a call allow: two clocks, two additions and a
+	// lookup, each goroutine in a map of its own, with its own words or all with one.
+	floor := func(name string, k int, apart bool) Case {
+		return Case{Name: name, Procs: 2, Workers: k, New: func(*Teardown) func(int) {
+			type padded struct {
+				pair
+				_ [112]byte
+			}
+			maps, words := make([]map[string]*pair, k), make([]*padded, k)
+			for w := range k {
+				maps[w], words[w] = make(map[string]*pair), new(padded)
+				for _, name := range thousand.Registered {
+					maps[w][name] = new(pair)
+				}
+				if !apart {
+					words[w] = words[0]
+				}
+			}
+			return func(n int) {
+				Spread(k, n, func(w, n int) {
+					c := over(own(w))
+					for range n {
+						must(maps[w][c.next()] != nil)
+						start := time.Since(base)
+						words[w].a.Add(1)
+						words[w].b.Add(int64(time.Since(base) - start))
+					}
+				})
+			}
+		}}
+	}
 	return []Case{
+		floor("floor/parallel/1-goroutine", 1, true),
+		floor("floor/parallel/2-goroutines-own-words", 2, true),
+		floor("floor/parallel/2-goroutines-1-pair-of-words", 2, false),
 		gate(GateOne, 1, own),
 		gate(GateSpread2, 2, own),
 		gate(GateHot1, 1, one),

@@ -34,6 +34,7 @@ func TestDelayGrowsFromBaseToLimit(t *testing.T) {
 		{math.MinInt64, 0, 2, 9, 0},
 		{math.MaxInt64, 0, 2, 1, math.MaxInt64},
 		{math.MaxInt64 - 1, 0, 2, 1, math.MaxInt64 - 1}, // not what a float makes of it
+		{1<<53 + 3, 0, 1, 2, 1<<53 + 3},
 		{1<<53 + 1, 0, 1.0000000000000002, 2, 1<<53 + 2},
 	} {
 		if got := Delay(c.base, c.limit, c.factor, c.attempt); got != c.want {

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 )
 
 func TestATableKnowsHowManyCallsRunAndTheOldest(t *testing.T) {
@@ -107,5 +108,54 @@ func TestAHundredThousandCallsAtOnceCostFewLooks(t *testing.T) {
 	}
 	if slots > 3*calls || chunks > 20 {
 		t.Errorf("%d slots in %d chunks", slots, chunks)
+	}
+}
+
+func TestTheTableIsFullBeforeItGrowsAndThenDoubles(t *testing.T) {
+	var table Table
+	slots := len(table.first)
+	for range slots {
+		table.Start(1)
+	}
+	if table.more.Load() != nil {
+		t.Fatal("a chunk while a slot was free")
+	}
+	for range 4 {
+		table.Start(1)
+		newest := table.more.Load()
+		if len(newest.slots) != slots {
+			t.Fatalf("%d new slots after %d", len(newest.slots), slots)
+		}
+		for range slots - 1 {
+			table.Start(1)
+		}
+		if slots *= 2; table.more.Load() != newest {
+			t.Fatalf("a new chunk while one of %d slots was free", slots)
+		}
+	}
+}
+
+// All begin to search at the same place and need new chunks at the same moment:
+// a slot that two took, or a chunk that another replaced, is a call too few.
+func TestCallsThatBeginAtOnceAreAllSeen(t *testing.T) {
+	const goroutines, calls = 4, 6
+	start := time.Now() // the race detector makes a round slow
+	for round := 0; round < 15_000 && time.Since(start) < 2*time.Second; round++ {
+		var table Table
+		var ready, all sync.WaitGroup
+		ready.Add(goroutines)
+		for range goroutines {
+			all.Go(func() {
+				ready.Done()
+				ready.Wait()
+				for range calls {
+					table.Start(1)
+				}
+			})
+		}
+		all.Wait()
+		if n, _ := table.Read(); n != goroutines*calls {
+			t.Fatalf("round %d: %d calls are seen of %d", round, n, goroutines*calls)
+		}
 	}
 }

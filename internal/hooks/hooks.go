@@ -78,9 +78,8 @@ func (l *List[E]) Panics() uint64 { return l.panics.Load() }
 func (l *List[E]) Call(e E) { l.callAll(l.all(), e) }
 
 func (l *List[E]) callAll(hooks []*hook[E], e E) {
-	done := false
 	defer func() {
-		if !done && len(hooks) > 0 {
+		if len(hooks) > 0 { // a hook ends this goroutine
 			l.callAll(hooks, e)
 		}
 	}()
@@ -91,7 +90,6 @@ func (l *List[E]) callAll(hooks []*hook[E], e E) {
 			h.run(e, &l.panics)
 		}
 	}
-	done = true
 }
 
 func (h *hook[E]) enter() bool {

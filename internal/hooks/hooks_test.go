@@ -19,9 +19,11 @@ func TestHooksAreCalledInTheOrderInWhichTheyWereAdded(t *testing.T) {
 	for i := range 3 {
 		list.Add(func(e int) { got = append(got, fmt.Sprint(i, ":", e)) })
 	}
+	list.Add(nil)
 	list.Add(nil)()
 	list.Call(7)
 	assert.Equal(t, []string{"0:7", "1:7", "2:7"}, got)
+	assert.Zero(t, list.Panics(), "nothing has called the nil one")
 }
 
 func TestStopTakesOneHookOutAndMayBeRepeated(t *testing.T) {
@@ -69,7 +71,8 @@ func TestAHookThatEndsItsGoroutineDoesSoAfterTheOthers(t *testing.T) {
 	add(func(int) { got = append(got, "a"); runtime.Goexit() })
 	add(func(int) { got = append(got, "b"); runtime.Goexit() })
 	add(func(int) { panic("c") })
-	add(func(int) { got = append(got, "d") })
+	add(func(int) { got = append(got, "d"); runtime.Goexit() })
+	add(func(int) { got = append(got, "e") })
 	returned := false
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -78,7 +81,7 @@ func TestAHookThatEndsItsGoroutineDoesSoAfterTheOthers(t *testing.T) {
 	})
 	group.Wait()
 	assert.False(t, returned)
-	assert.Equal(t, []string{"a", "b", "d"}, got)
+	assert.Equal(t, []string{"a", "b", "d", "e"}, got)
 	assert.Equal(t, uint64(1), list.Panics(), "to end a goroutine is no panic")
 	for _, stop := range stops {
 		stop() // does not wait for calls that have ended this way
@@ -148,6 +151,14 @@ func TestStopFromInsideAHookDoesNotWaitForItself(t *testing.T) {
 	})
 }
 
+func TestAHookThatAnEarlierOneTookOutIsNotCalledAnyMore(t *testing.T) {
+	var list List[int]
+	var stop func()
+	list.Add(func(int) { stop() })
+	stop = list.Add(func(int) { t.Error("called after it was stopped") })
+	list.Call(1)
+}
+
 // deep calls fn from far down the stack.
 //
 //go:noinline
@@ -199,6 +210,16 @@ func TestInsideHookKnowsOnlyHooks(t *testing.T) {
 	assert.False(t, inside, "a goroutine that a hook started is not inside it")
 	deep(63, func() { assert.False(t, insideHook()) })
 	deep(64*3, func() { assert.False(t, insideHook()) })
+}
+
+// runner has a method by the name that insideHook looks for.
+type runner struct{}
+
+//go:noinline
+func (*runner) run(fn func()) { fn() }
+
+func TestAMethodOfTheSameNameIsNoHook(t *testing.T) {
+	new(runner).run(func() { assert.False(t, insideHook()) })
 }
 
 func TestTheListMayChangeWhileOthersCall(t *testing.T) {

@@ -103,7 +103,7 @@ func run(o options) (ok bool, err error) {
 	trace := filepath.Join(work, "trace")
 	start := time.Now()
 	if fate, out := t.try(0, o.tests, trace); fate != survived {
-		return false, fmt.Errorf("the tests fail without a mutant:\n%s", out)
+		return false, fmt.Errorf("the tests without a mutant: %v:\n%s", fate, out)
 	}
 	fmt.Printf("%d mutants in %s; one run of the tests takes %v\n", len(chosen), o.dir, time.Since(start).Round(time.Millisecond))
 	reached, err := readTrace(trace)
@@ -171,7 +171,11 @@ func (t *tester) build(pkg *pack, work string) error {
 
 // try runs the tests with one mutant; 0 is none.
 func (t *tester) try(id int, tests, trace string) (fate, []byte) {
-	ctx, cancel := context.WithTimeout(context.Background(), t.o.timeout)
+	timeout := t.o.timeout
+	if id == 0 {
+		timeout = max(10*timeout, time.Minute) // no mutant that hangs, but a trace to write
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, t.binary, "-test.short", "-test.failfast", "-test.run="+tests, "-test.skip="+t.o.skip)
 	cmd.Dir = t.o.dir

@@ -496,7 +496,7 @@ func mutantIs(id int) bool {
 	return mutantChosen == id
 }
 
-func mutantLit[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64](id int, v T) T {
+func mutantLit[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr | ~float32 | ~float64](id int, v T) T {
 	if mutantIs(id) {
 		return v + 1
 	}

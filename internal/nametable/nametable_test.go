@@ -103,6 +103,18 @@ func TestTheTableGrowsBeforeItIsHalfFullAndShedsTombstones(t *testing.T) {
 	put(&table, "32", 32)
 	assert.Equal(t, 256, slots())
 
+	// What is a quarter full once the tombstones are gone stays as large as it is.
+	var quarter Table[int]
+	for i := range 8 {
+		put(&quarter, fmt.Sprint(i), i)
+	}
+	for i := range 5 {
+		quarter.Delete(quarter.Get(fmt.Sprint(i)))
+	}
+	put(&quarter, "8", 8)
+	assert.Equal(t, 16, len(quarter.view.Load().slots))
+	assert.Zero(t, quarter.dead)
+
 	// One name in and out for ever: tombstones must not fill the table.
 	var churn Table[int]
 	for i := range 10_000 {
@@ -143,6 +155,17 @@ func TestAProbeSequenceGoesOnPastATombstone(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The tombstone has the empty name, and so may a caller's question.
+func TestTheEmptyNameDoesNotFindATombstone(t *testing.T) {
+	for range 20 { // each with a seed of its own
+		var table Table[int]
+		for i := range 8 {
+			table.Delete(put(&table, fmt.Sprint(i), i))
+		}
+		assert.Nil(t, table.Get(""))
 	}
 }
 

@@ -198,13 +198,6 @@ func (g *Gate) registry() *Registry {
 	return g.Registry
 }
 
-func (g *Gate) classifier() Classifier {
-	if g == nil {
-		return nil
-	}
-	return g.Classify
-}
-
 func (g *Gate) router() *HealthRouter {
 	if g == nil {
 		return nil
@@ -232,7 +225,7 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 		return Permit{gate: g, tool: tool}, nil
 	}
 	if n, epoch := r.enterHealthy(tool); n != nil {
-		return Permit{admission: admission{node: n, epoch: epoch, start: r.now()}, gate: g, tool: n.Name()}, nil
+		return Permit{admission: admission{node: n, epoch: epoch, start: r.now()}, gate: g, tool: tool}, nil
 	}
 	now := r.now()
 	n, a := r.admit(tool, now, 0, true)
@@ -246,9 +239,6 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 }
 
 func newPermit(g *Gate, tool string, n *node, a answer, now int64) Permit {
-	if n != nil {
-		tool = n.Name()
-	}
 	return Permit{admission: admission{node: n, epoch: a.epoch, start: now, probe: a.probe}, gate: g, tool: tool}
 }
 
@@ -412,7 +402,7 @@ func (p *Permit) Release() {
 // reports progress. For any other permit, and when the lease has run out, it does
 // nothing.
 func (p *Permit) KeepAlive() {
-	if !p.probe || p.node == nil || p.spent.Load() {
+	if !p.probe || p.spent.Load() {
 		return
 	}
 	r := p.gate.Registry
@@ -723,10 +713,8 @@ func NewGuard(gate *Gate, config GuardConfig) (*Guard, error) {
 }
 
 func (g *Guard) policy(tool string) *Policy {
-	if len(g.tools) > 0 {
-		if p := g.tools[tool]; p != nil {
-			return p
-		}
+	if p := g.tools[tool]; p != nil {
+		return p
 	}
 	return &g.config.Default
 }
@@ -1157,11 +1145,7 @@ func (c *call) quietContext() context.Context {
 }
 
 func askPartial[Out any](ctx context.Context, partial func(context.Context, *ToolError) (Out, error), failure *ToolError) (out Out, ok bool) {
-	defer func() {
-		if recover() != nil {
-			ok = false
-		}
-	}()
+	defer func() { _ = recover() }() // then ok is false
 	out, err := partial(ctx, failure)
 	return out, err == nil
 }
@@ -1449,7 +1433,7 @@ func (c *call) attemptContext() (context.Context, context.CancelFunc) {
 // done reports the end of an attempt and decides how to go on. ctx is the
 // attempt's.
 func (c *call) done(ctx context.Context, err error) {
-	c.ended = c.now()
+	c.ended = max(c.now(), c.admission.start)
 	c.attempts++
 	c.tries++
 	c.last, c.lastErr = Verdict{}, err
@@ -1482,11 +1466,11 @@ func (c *call) classify(ctx context.Context, err error) {
 	if c.node != nil {
 		defer func() { c.report(c.registry, c.last, c.ended) }()
 	}
-	if c.policy.Timeout > 0 && ctx.Err() != nil && c.ctx.Err() == nil {
+	if ctx.Err() != nil && c.ctx.Err() == nil {
 		err = &attemptTimeoutError{err}
 	}
-	took := time.Duration(max(c.ended-c.admission.start, 0))
-	v := verdictAt(c.ctx, c.g.gate.classifier(), err, took, c.g.config.DeadlineFloor)
+	took := time.Duration(c.ended - c.admission.start)
+	v := verdictAt(c.ctx, c.g.gate.Classify, err, took, c.g.config.DeadlineFloor)
 	if c.node != nil {
 		v.RetryAfter = c.node.Value.bounded(v.RetryAfter)
 	}
@@ -1554,10 +1538,8 @@ func (c *call) pause() bool {
 		c.settings.info.Waits = append(c.settings.info.Waits, c.wait)
 	}
 	if c.wait > 0 {
-		timer := time.NewTimer(c.wait)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(c.wait):
 		case <-c.ctx.Done():
 		}
 	}
@@ -1597,7 +1579,7 @@ func (c *call) end() *ToolError {
 			}
 		case e.Reason == StopCanceled:
 			c.stats.canceled.Add(1)
-		case c.attempts > 0 && c.last.Outcome == OutcomeRejected:
+		case c.last.Outcome == OutcomeRejected:
 			c.stats.rejected.Add(1)
 		default:
 			c.stats.failed.Add(1)
@@ -1617,7 +1599,7 @@ func (c *call) end() *ToolError {
 
 // abort ends a call whose goroutine is ending, perhaps before anything was noted.
 func (c *call) abort() {
-	if c.step != stepDone && len(c.failures) == 0 {
+	if len(c.failures) == 0 { // end has no use for it if a tool has answered
 		c.fail(Candidate{Tool: c.serving, Reason: StopNonRetryable, Kind: c.last.Kind, Err: errGoexit}, false)
 	}
 	c.end()
@@ -1650,7 +1632,7 @@ func (c *call) observe(reason StopReason, wait time.Duration) {
 	}
 	c.tell(Event{
 		Tool: c.tool, Served: c.serving, Attempt: c.tries, Verdict: c.last, Err: c.lastErr, Reason: reason,
-		Took: time.Duration(max(c.ended-c.admission.start, 0)), Wait: wait,
+		Took: time.Duration(c.ended - c.admission.start), Wait: wait,
 	})
 }
 
@@ -1716,7 +1698,6 @@ func Wrap[In, Out any](g *Guard, tool string, fn func(context.Context, In) (Out,
 		typed, ok := f.(func(context.Context, In) (Out, error))
 		if !ok {
 			all = append(all, wrongType[Out](fmt.Sprintf("Substitute(%.80q) is a %T, must be a %T", name, f, fn)))
-			continue
 		}
 		functions[name] = typed
 	}

@@ -231,12 +231,6 @@ func (r *Registry) enterHealthy(tool string) (*node, uint64) {
 // tryAdmit asks the machine. A refusal needs no step.
 func (e *entry) tryAdmit(now, leaseFloor int64) (answer, bool) {
 	s := e.snap.Load()
-	if s.gone {
-		return answer{}, false
-	}
-	if s.plain() {
-		return answer{epoch: s.epoch}, true
-	}
 	if s.refuses(now) {
 		var a answer
 		a.reason, a.wait = s.admission(now)
@@ -286,9 +280,7 @@ func (r *Registry) RecordSuccess(tool string, took time.Duration) {
 		if s := n.Value.snap.Load(); s.plain() && s.streak == 0 && int64(took) <= s.cfg.slow {
 			n.Value.stats.success(&n.Value.stats.nameOK, int64(took))
 			n.Value.touch()
-			if !n.Value.snap.Load().gone || !r.left(n) {
-				return
-			}
+			return // if it has left meanwhile, then just after this call
 		}
 	}
 	r.Record(tool, Verdict{}, took)
@@ -343,10 +335,7 @@ func (s *Stats) outcome(okTotal *atomic.Uint64, v Verdict, took int64) {
 // settle tells the breaker of n how a call ended; the statistics have it already.
 // It reports false if n has left the registry.
 func (r *Registry) settle(n *node, ev event, v Verdict, took, now int64) bool {
-	ev.outcome, ev.kind, ev.took, ev.retryAfter = v.Outcome, v.Kind, took, int64(v.RetryAfter)
-	if v.Outcome == OutcomeFailure {
-		ev.kind = kindOfFailure(v.Kind)
-	}
+	ev.outcome, ev.kind, ev.took, ev.retryAfter = v.Outcome, kindOfFailure(v.Kind), took, int64(v.RetryAfter)
 	return r.apply(n, ev, now)
 }
 
@@ -368,9 +357,6 @@ func (r *Registry) apply(n *node, ev event, now int64) bool {
 // left reports whether n has left the registry. An eviction that is under way may
 // yet be called off, so it waits for its end.
 func (r *Registry) left(n *node) bool {
-	if !n.Value.snap.Load().gone {
-		return false
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return n.Value.snap.Load().gone

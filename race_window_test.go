@@ -1,0 +1,185 @@
+package toolhealth
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What happens between two instructions of another goroutine: most of these
+// tests try the moment very often, the others set up by hand what it leaves.
+
+// atOnce runs do on n goroutines that start together.
+func atOnce(n int, do func(i int)) {
+	var ready atomic.Int64
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			for ready.Add(1); ready.Load() < int64(n); {
+				runtime.Gosched()
+			}
+			do(i)
+		})
+	}
+	all.Wait()
+}
+
+func TestASubstitutesProbeIsGivenToOneOfTwoCallersAtOnce(t *testing.T) {
+	router, err := NewHealthRouter(map[string][]string{"a": {"b"}})
+	require.NoError(t, err)
+	for round := range 1000 {
+		r := registryWith(t, func(c *Config) {
+			c.Breaker.FailureThreshold, c.Breaker.RecoveryDuration = 1, 1 // due as soon as it has opened
+		})
+		require.NoError(t, r.Register("a"))
+		r.Isolate("a")
+		r.RecordFailure("b", 0)
+		g := &Gate{Registry: r, Router: router}
+		var admitted atomic.Int64
+		atOnce(2, func(int) {
+			if _, err := g.Allow(context.Background(), "a"); err == nil {
+				admitted.Add(1)
+			}
+		})
+		require.Equal(t, int64(1), admitted.Load(), "round %d", round)
+	}
+}
+
+func TestPermitsThatRaceWithAnOperatorAreAllGivenBack(t *testing.T) {
+	r := NewRegistry()
+	require.NoError(t, r.Register("a"))
+	g := &Gate{Registry: r}
+	var done atomic.Int64
+	atOnce(3, func(i int) {
+		if i == 0 {
+			for done.Load() < 2 {
+				r.Isolate("a")
+				r.Reset("a")
+			}
+			return
+		}
+		defer done.Add(1)
+		for range 20_000 {
+			if permit, err := g.Allow(context.Background(), "a"); err == nil {
+				permit.Release()
+			}
+		}
+	})
+	assert.Zero(t, healthOf(t, r, "a").InFlight)
+}
+
+func TestTheFirstGuardedCallsOfAToolAreAllCounted(t *testing.T) {
+	r := NewRegistry()
+	g := guardOn(t, r, nil)
+	for round := range 2000 {
+		tool := fmt.Sprint("t", round)
+		require.NoError(t, r.Register(tool))
+		atOnce(2, func(int) {
+			_, _ = Call(context.Background(), g, tool, plays().run)
+		})
+		counts := healthOf(t, r, tool).Guard
+		require.Equal(t, uint64(2), counts.Calls, "round %d", round)
+		require.Zero(t, counts.InFlight)
+	}
+}
+
+func TestNoTokenIsTakenOrGivenBackTwice(t *testing.T) {
+	const size = 100_000
+	var stats guardStats
+	var taken atomic.Int64
+	atOnce(4, func(int) {
+		n := int64(0)
+		for stats.takeToken(size) {
+			n++
+		}
+		taken.Add(n)
+	})
+	assert.Equal(t, int64(size), taken.Load())
+	assert.Equal(t, int64(10*size), stats.spent.Load())
+	atOnce(4, func(int) {
+		for range size / 4 {
+			stats.refund(1)
+		}
+	})
+	assert.Equal(t, int64(9*size), stats.spent.Load())
+}
+
+func TestADetachedAnswerThatMeetsTheTimeoutIsWholeOrNotThere(t *testing.T) {
+	for range 300 {
+		for _, tracked := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				var r *Registry
+				if tracked {
+					r = patient(t)
+				}
+				g := guardOn(t, r, func(c *GuardConfig) { c.Default = Policy{Timeout: time.Second, Detach: true} })
+				answer, err := Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {
+					<-ctx.Done()
+					return "just in time", nil
+				})
+				if err == nil {
+					assert.Equal(t, "just in time", answer)
+				} else {
+					assert.Empty(t, answer)
+					assert.Equal(t, KindTimeout, toolError(t, err).Kind)
+				}
+				synctest.Wait()
+				if tracked {
+					assert.Zero(t, healthOf(t, r, "a").Guard.Abandoned)
+				}
+			})
+		}
+	}
+}
+
+// A caller that is refused counts as one that is in for a moment. An entry whose
+// throttle ends in this moment is parked for that, and nothing but a call can
+// bring it back.
+func TestACallBringsBackAnEntryThatWasParkedForARefusedCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registryWith(t, func(c *Config) { c.MaxTools = 1 })
+		r.Record("held", Verdict{Outcome: OutcomeThrottled, RetryAfter: 10 * time.Second}, 0)
+		stats := &r.table.Get("held").Value.stats
+		r.AllowRequest("first")
+		time.Sleep(10 * time.Second)
+		stats.admitted.Add(1)
+		r.AllowRequest("second")
+		stats.settled.Add(1)
+		require.Equal(t, []string{"held"}, namesOf(r))
+		assert.True(t, r.AllowRequest("held"))
+		r.AllowRequest("third")
+		assert.Equal(t, []string{"third"}, namesOf(r))
+	})
+}
+
+func TestAnOperatorHearsThatAToolHasJustLeft(t *testing.T) {
+	r := NewRegistry()
+	r.AllowRequest("search")
+	n := r.table.Get("search")
+	r.mu.Lock()
+	n.Value.snap.Store(goneUnder(n.Value.snap.Load().cfg))
+	var done sync.WaitGroup
+	done.Go(func() { assert.False(t, r.Reset("search"), "there is no such tool any more") })
+	time.Sleep(5 * time.Millisecond)
+	r.drop(n)
+	r.mu.Unlock()
+	done.Wait()
+	assert.Zero(t, r.Len())
+}
+
+func TestAnUnknownToolThatIsLeavingIsNotAvailable(t *testing.T) {
+	r := registryWith(t, func(c *Config) { c.RegisteredOnly = true })
+	require.NoError(t, r.Register("search"))
+	assert.True(t, r.Available("search"))
+	n := r.table.Get("search")
+	n.Value.snap.Store(goneUnder(n.Value.snap.Load().cfg))
+	assert.False(t, r.Available("search"))
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"runtime"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -211,4 +212,21 @@ func TestAnAdapterForTheToolItselfDoesNotReplaceIt(t *testing.T) {
 	out, err := Wrap(guardOn(t, NewRegistry(), nil), "a", fn, Substitute("a", other))(t.Context(), 1)
 	require.NoError(t, err)
 	assert.Equal(t, "the tool", out)
+}
+
+func TestABusyEntryDoesNotHideWhenAnothersThrottleEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registryWith(t, func(c *Config) { c.MaxTools = 3 })
+		r.Record("throttled", Verdict{Outcome: OutcomeThrottled, RetryAfter: 10 * time.Second}, 0)
+		_, err := (&Gate{Registry: r}).Allow(t.Context(), "busy")
+		require.NoError(t, err)
+		require.NoError(t, r.Register("kept"))
+		r.AllowRequest("x") // parks both
+		time.Sleep(10 * time.Second)
+		for _, name := range []string{"x", "y", "z", "last"} {
+			r.AllowRequest(name)
+			assert.Equal(t, slices.Sorted(slices.Values([]string{"busy", "kept", name})), namesOf(r), "the registered one stays")
+		}
+		assert.Zero(t, r.thaw.Load(), "no throttle is left to wait for")
+	})
 }

@@ -155,6 +155,7 @@ func TestACallBringsBackAnEntryThatWasParkedForARefusedCaller(t *testing.T) {
 		stats.settled.Add(1)
 		require.Equal(t, []string{"held"}, namesOf(r))
 		assert.True(t, r.AllowRequest("held"))
+		assert.False(t, r.table.Get("held").Value.parked.Load(), "it is in the queue again")
 		r.AllowRequest("third")
 		assert.Equal(t, []string{"third"}, namesOf(r))
 	})
@@ -182,4 +183,43 @@ func TestAnUnknownToolThatIsLeavingIsNotAvailable(t *testing.T) {
 	n := r.table.Get("search")
 	n.Value.snap.Store(goneUnder(n.Value.snap.Load().cfg))
 	assert.False(t, r.Available("search"))
+}
+
+func TestAFailureThatRacesWithANewNameOrANewConfigIsNotLost(t *testing.T) {
+	for round := range 2000 {
+		r := registryWith(t, func(c *Config) { c.MaxTools = 1 })
+		r.AllowRequest("a")
+		atOnce(2, func(i int) {
+			if i == 0 {
+				r.RecordFailure("a", 0)
+			} else if round%2 == 0 {
+				r.AllowRequest("b")
+			} else {
+				_ = r.SetConfig(Config{MaxTools: 1, Breaker: BreakerConfig{FailureThreshold: 3, RecoveryDuration: time.Second}})
+			}
+		})
+		require.Equal(t, 1, healthOf(t, r, "a").ConsecutiveFailures, "round %d", round)
+	}
+}
+
+// A call that could bring an entry back into the queue waits for the lock; if the
+// tool is registered meanwhile, it has to stay out.
+func TestAnEntryThatIsRegisteredInTheLastMomentStaysPinned(t *testing.T) {
+	r := registryWith(t, func(c *Config) { c.MaxTools = 1 })
+	failTimes(r, "a", 1)
+	r.AllowRequest("b") // parks a
+	n := r.table.Get("a")
+	require.True(t, n.Value.parked.Load())
+	r.mu.Lock()
+	var done sync.WaitGroup
+	done.Go(func() { r.RecordSuccess("a", 0) })
+	time.Sleep(5 * time.Millisecond)
+	r.unqueue(n) // as Register does
+	r.mu.Unlock()
+	done.Wait()
+	require.Equal(t, 0, healthOf(t, r, "a").ConsecutiveFailures)
+	for _, name := range []string{"b", "c", "d"} {
+		r.AllowRequest(name)
+	}
+	assert.Equal(t, []string{"a"}, namesOf(r))
 }

@@ -603,9 +603,6 @@ func (r *Registry) register(tool string, own *params, now int64) (n *node, a ans
 func (e *entry) configure(p *params, now int64) answer {
 	for {
 		s := e.snap.Load()
-		if s.cfg == p {
-			return answer{}
-		}
 		if s == s.cfg.initial { // most tools have never changed; they share one snapshot
 			if e.snap.CompareAndSwap(s, p.initial) {
 				return answer{}
@@ -632,12 +629,7 @@ func (r *Registry) Remove(tool string) bool {
 	if n == nil {
 		return false
 	}
-	for {
-		s := n.Value.snap.Load()
-		if n.Value.snap.CompareAndSwap(s, goneUnder(s.cfg)) {
-			break
-		}
-	}
+	n.Value.snap.Store(goneUnder(n.Value.snap.Load().cfg)) // what comes in between goes with it
 	r.drop(n)
 	return true
 }

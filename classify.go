@@ -173,11 +173,7 @@ func (r ErrorRules) Classify(ctx context.Context, err error) Verdict {
 
 // ask asks a rule that is somebody else's code.
 func (rule Rule) ask(err error) (v Verdict, ok bool) {
-	defer func() {
-		if recover() != nil {
-			v, ok = Verdict{}, false
-		}
-	}()
+	defer func() { _ = recover() }() // then ok is false
 	return rule(err)
 }
 
@@ -219,11 +215,7 @@ func selfDescribed(nodes []error) (v Verdict, ok bool) {
 }
 
 func askVerdict(d ToolVerdicter) (v Verdict, ok bool) {
-	defer func() {
-		if recover() != nil {
-			ok = false
-		}
-	}()
+	defer func() { _ = recover() }() // then ok is false
 	return d.ToolVerdict(), true
 }
 
@@ -317,12 +309,12 @@ func httpVerdict(code int, name string, wait time.Duration) Verdict {
 	case 501, 505:
 		return rejected
 	}
-	switch {
-	case code >= 500 && code < 600:
+	switch code / 100 {
+	case 5:
 		return failure
-	case code >= 400 && code < 500:
+	case 4:
 		return rejected
-	case code >= 300 && code < 400:
+	case 3:
 		return Verdict{Outcome: OutcomeFailure, Kind: KindContract}
 	}
 	return Verdict{Outcome: OutcomeFailure, Kind: KindUnknown}
@@ -516,7 +508,7 @@ func ask(ctx context.Context, classify Classifier, err error) (v Verdict) {
 	}
 	defer func() {
 		if recover() != nil {
-			v = Verdict{Outcome: OutcomeFailure, Kind: KindUnknown}
+			v = vUnknown
 		}
 	}()
 	return classify(ctx, err)

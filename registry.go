@@ -601,17 +601,12 @@ func (r *Registry) register(tool string, own *params, now int64) (n *node, a ans
 // configure puts the entry under other params. The caller holds mu, so that the
 // params of an entry are those of the latest configuration.
 func (e *entry) configure(p *params, now int64) answer {
-	for {
-		s := e.snap.Load()
-		if s == s.cfg.initial { // most tools have never changed; they share one snapshot
-			if e.snap.CompareAndSwap(s, p.initial) {
-				return answer{}
-			}
-			continue
-		}
-		a, _ := e.apply(event{op: opConfigure, cfg: p}, now, &e.stats)
-		return a
+	s := e.snap.Load()
+	if s == s.cfg.initial && e.snap.CompareAndSwap(s, p.initial) {
+		return answer{} // most tools have never changed; they share one snapshot
 	}
+	a, _ := e.apply(event{op: opConfigure, cfg: p}, now, &e.stats)
+	return a
 }
 
 // Remove forgets a tool and what Register gave it, and reports whether there was

@@ -245,10 +245,7 @@ func (p *params) cooldownFor(failed int, draw float64) int64 {
 	if p.maxOpen > 0 {
 		bound = float64(p.maxOpen)
 	}
-	d := float64(p.recovery)
-	if p.growth > 1 {
-		d = min(d*math.Pow(p.growth, float64(failed)), bound)
-	}
+	d := min(float64(p.recovery)*math.Pow(p.growth, float64(failed)), bound)
 	return int64(min(d*(1+p.jitter*draw), bound))
 }
 
@@ -324,7 +321,7 @@ func (s *snapshot) advance(ev *event, now int64, a *answer) {
 	case opSettle:
 		cause = s.settle(ev, now)
 	case opKeepAlive:
-		if s.state == StateHalfOpen && ev.probe && ev.epoch == s.epoch && s.until != forever {
+		if s.state == StateHalfOpen && ev.probe && ev.epoch == s.epoch {
 			s.until = max(s.until, saturatingAdd(now, s.lease))
 		}
 	case opReset:
@@ -460,14 +457,12 @@ func (s *snapshot) countFailure(ev *event) {
 // openAfterFailure opens s for one cooldown, or for what is left of a throttle
 // if that is longer.
 func (s *snapshot) openAfterFailure(ev *event, now int64) {
-	throttled := int64(0)
+	var throttled int64
 	if s.state == StateClosed {
 		throttled = s.until
 	}
 	s.open(now, s.cfg.cooldownFor(s.failed, ev.draw))
-	if throttled > now {
-		s.limited = s.postpone(now, throttled-now)
-	}
+	s.limited = s.postpone(now, throttled-now)
 }
 
 func (s *snapshot) settleOpen(ev *event, now int64) {
@@ -532,7 +527,7 @@ type machine struct {
 // apply runs one event to its end and returns its answer. It reports false if
 // the machine's entry has left its registry; then nothing happened. stats are the
 // tool's, nil if it has none.
-func (m *machine) apply(ev event, now int64, stats *Stats) (a answer, ok bool) {
+func (m *machine) apply(ev event, now int64, stats *Stats) (answer, bool) {
 	for {
 		old := m.snap.Load()
 		if old.gone {
@@ -544,7 +539,7 @@ func (m *machine) apply(ev event, now int64, stats *Stats) (a answer, ok bool) {
 		if old.cfg.jitter > 0 {
 			ev.draw = rand.Float64()
 		}
-		a = answer{}
+		var a answer
 		next := *old
 		next.advance(&ev, now, &a)
 		if !a.changed {
@@ -665,7 +660,7 @@ func (q *eventQueue) take() (t Transition, ok bool) {
 	defer q.mu.Unlock()
 	if t, ok = q.pending[q.next]; !ok {
 		q.busy.Store(false)
-		return t, false
+		return Transition{}, false
 	}
 	q.next++
 	if delete(q.pending, t.Epoch); len(q.pending) == 0 {

@@ -94,6 +94,23 @@ func TestABreakerAloneGoesThroughItsStates(t *testing.T) {
 	})
 }
 
+func TestASuccessEndsAStreakOfOne(t *testing.T) {
+	b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold = 2 })
+	b.RecordFailure(KindTimeout)
+	b.RecordSuccess(0)
+	b.RecordFailure(KindTimeout)
+	assert.True(t, b.Available())
+}
+
+func TestAnEventThatChangesNothingStoresNothing(t *testing.T) {
+	b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold = 1 })
+	b.RecordFailure(KindTimeout)
+	before := b.load()
+	b.RecordSuccess(0) // of a call that began before it opened
+	assert.False(t, b.AllowRequest())
+	assert.Same(t, before, b.load())
+}
+
 func TestABreakerAloneCountsSlowSuccesses(t *testing.T) {
 	b := newBreaker(t, func(c *BreakerConfig) { c.SlowCallDuration, c.FailureThreshold = time.Second, 1 })
 	b.RecordSuccess(time.Second)

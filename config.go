@@ -310,10 +310,8 @@ func encodeFields(fields []jsonField) ([]byte, error) {
 func decodeFields(p *problems, data []byte, fields []jsonField) {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(data, &object); err != nil { // null is as good as absent
-		what, prefix := strings.TrimSuffix(p.prefix, "."), p.prefix
-		p.prefix = ""
-		p.add(cmp.Or(what, "the configuration"), snippet(data), mustObject)
-		p.prefix = prefix
+		what := cmp.Or(strings.TrimSuffix(p.prefix, "."), "the configuration")
+		p.errs = append(p.errs, &ConfigError{what, snippet(data), mustObject})
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(object)) {

@@ -285,3 +285,15 @@ func TestALeaseThatRanOutIsToldWithTheTimeAtWhichItDid(t *testing.T) {
 		assert.Equal(t, "a", events[2].Tool)
 	})
 }
+
+// Both find that there is no queue yet.
+func TestTheFirstTwoTransitionsAtOnceAreBothTold(t *testing.T) {
+	for range 5000 {
+		b := newBreaker(t, nil)
+		var epochs []uint64 // one goroutine at a time delivers
+		b.OnTransition(func(e Transition) { epochs = append(epochs, e.Epoch) })
+		atOnce(2, func(int) { b.Reset() })
+		require.Equal(t, []uint64{2, 3}, epochs)
+		require.Nil(t, b.machine.queue.Load().pending, "nothing is kept for what is delivered")
+	}
+}

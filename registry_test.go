@@ -834,3 +834,32 @@ func TestASummaryIsSortedAndComplete(t *testing.T) {
 	assert.Equal(t, want, got)
 	assert.Equal(t, want, namesOf(r))
 }
+
+// Where the score does not trip, a breaker still has to know how many calls had
+// ended when it closed: the rule may be switched on later.
+func TestTripMinCallsCountsFromTheCloseAlsoIfTripScoreComesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registryWith(t, nil)
+		for range 20 {
+			r.RecordFailure("search", 0)
+		}
+		time.Sleep(time.Hour)
+		require.True(t, r.AllowRequest("search"))
+		r.RecordSuccess("search", 0)
+		c := DefaultConfig()
+		c.Breaker.TripScore, c.Breaker.TripMinCalls = 1, 3
+		require.NoError(t, r.SetConfig(c))
+		for range 2 {
+			r.RecordFailure("search", 0)
+			assert.True(t, r.Available("search"))
+		}
+	})
+}
+
+func TestTheLeastTripScoreDoesNotTripWithoutReason(t *testing.T) {
+	r := registryWith(t, func(c *Config) {
+		c.Breaker.TripScore, c.Breaker.TripMinCalls, c.Breaker.FailureThreshold = 1.0/ewmaOne, 0, 100
+	})
+	r.RecordFailure("search", 0)
+	assert.True(t, r.Available("search"))
+}

@@ -256,3 +256,18 @@ func TestAReaderNeverSeesFiguresThatContradictEachOther(t *testing.T) {
 	assert.Equal(t, time.Duration(writers*calls), c.Max)
 	assert.Equal(t, time.Duration((writers*calls+1)/2), c.Average)
 }
+
+// Each finds no counters by kind, the EWMA at its top and a maximum of 0.
+func TestTheFirstFailuresAtOnceAreAllCounted(t *testing.T) {
+	const calls = 3
+	var one Stats
+	for i := range calls {
+		one.RecordFailure(KindTimeout, time.Duration(i+1))
+	}
+	want := one.Read()
+	for range 5000 {
+		var s Stats
+		atOnce(calls, func(i int) { s.RecordFailure(KindTimeout, time.Duration(i+1)) })
+		require.Equal(t, want, s.Read())
+	}
+}

@@ -660,6 +660,14 @@ func TestALateSuccessOfAProbeLengthensTheNextLease(t *testing.T) {
 	assert.Equal(t, int64(maxDuration)/stepSecond,
 		learn(lost, 0, event{epoch: 7, probe: true, took: math.MaxInt64 / stepSecond}), "a lease that ends")
 	assert.Equal(t, int64(7), learn(lost, 0, event{epoch: 7, probe: true, took: 20}), "it was not longer than the lease")
+	late := func(lease time.Duration) int64 {
+		s := stepSituation(t, "state=open since=900 until=1010 learned=7")
+		s.cfg = stepParams(func(b *BreakerConfig) { b.SlowCallDuration, b.ProbeTimeout = 0, lease })
+		s, _ = step(s, event{op: opSettle, epoch: 6, probe: true, took: 40 * stepSecond}, 1000*stepSecond)
+		return s.learned / stepSecond
+	}
+	assert.Equal(t, int64(80), late(1), "a lease of a nanosecond can be outlived")
+	assert.Equal(t, int64(7), late(0), "one that there is not cannot")
 }
 
 func TestAResetForgetsWhatWasLearned(t *testing.T) {

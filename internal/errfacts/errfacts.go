@@ -171,7 +171,7 @@ func try[T any](ask func(error) T, node error) (answer T) {
 // path leads to an exported field, through pointers, by the indexes of fields.
 type path []int
 
-// findPath returns the path by these names through a struct type, or through
+// findPath returns the path by these exported names through a struct type, or through
 // what a pointer points to, and the type of the last field; nil if there is none.
 // A field that an embedded struct lends does not count.
 func findPath(t reflect.Type, names ...string) (path, reflect.Type) {
@@ -183,8 +183,8 @@ func findPath(t reflect.Type, names ...string) (path, reflect.Type) {
 		if t.Kind() != reflect.Struct {
 			return nil, nil
 		}
-		f, ok := t.FieldByName(name)
-		if !ok || !f.IsExported() || len(f.Index) != 1 {
+		f, _ := t.FieldByName(name)
+		if len(f.Index) != 1 { // 0: no such field
 			return nil, nil
 		}
 		p, t = append(p, f.Index[0]), f.Type

@@ -177,6 +177,55 @@ type unexported struct {
 	statusCode int
 }
 
+// What looks like one of the known ways to answer and is none.
+
+type lateStatus struct {
+	statusCode
+	timeout bool
+}
+
+func (e lateStatus) Timeout() bool { return e.timeout }
+
+type plainCode struct{ says }
+
+func (plainCode) Code() uint32 { return 14 }
+
+type plainCodeStatus struct{ says }
+
+func (plainCodeStatus) GRPCStatus() *plainCode { return &plainCode{} }
+
+type (
+	intKind    int
+	uint16Kind uint16
+	textual    string
+)
+
+func (intKind) Error() string     { return "?" }
+func (uint16Kind) Error() string  { return "?" }
+func (e textual) Error() string   { return string(e) }
+func (e textual) StatusCode() int { return 429 }
+
+type lender struct {
+	Response *http.Response
+	Second   int // where StatusCode is in a Response
+}
+
+type borrower struct {
+	lender
+	says
+}
+
+type fieldNames struct {
+	says
+	HTTPStatusCode int
+	Code           string
+}
+
+type kubeStatus struct {
+	says
+	ErrStatus struct{ Code int32 }
+}
+
 func TestEachNodeTellsItsFact(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -213,6 +262,11 @@ func TestEachNodeTellsItsFact(t *testing.T) {
 		{is{target: io.EOF}, Fact{Class: Broken}},
 		{is{target: context.DeadlineExceeded}, Fact{Class: Timeout}},
 		{is{target: context.Canceled}, Fact{Class: Canceled}},
+		{is{target: os.ErrDeadlineExceeded}, Fact{Class: Timeout}},
+		{is{target: io.ErrUnexpectedEOF}, Fact{Class: Broken}},
+		{is{target: fs.ErrPermission}, Fact{Class: Permission}},
+		{is{target: fs.ErrNotExist}, Fact{Class: NotExist}},
+		{is{target: fs.ErrExist}, Fact{Class: Exist}},
 		{is{}, Fact{}},
 
 		{&fs.PathError{Op: "fork/exec", Err: syscall.EAGAIN}, Fact{Class: HostExhausted}},
@@ -245,10 +299,14 @@ func TestEachNodeTellsItsFact(t *testing.T) {
 		{sqlState{state: "40001"}, Fact{Class: SQLState, Name: "40001"}},
 		{sqlState{state: "4"}, Fact{}},
 		{connectError{code: 14}, Fact{Class: GRPC, Code: 14}},
+		{connectError{code: 1}, Fact{Class: GRPC, Code: 1}},
+		{connectError{code: 16}, Fact{Class: GRPC, Code: 16}},
 		{connectError{code: 0}, Fact{}},
 		{connectError{code: 17}, Fact{}},
 		{grpcError{status: &grpcStatus{5}}, Fact{Class: GRPC, Code: 5}},
 		{grpcError{}, Fact{}},
+		{plainCode{}, Fact{}},
+		{plainCodeStatus{}, Fact{}},
 		{redisError("LOADING data"), Fact{Class: Redis, Name: "LOADING"}},
 		{redisError("ERR max number of clients reached"), Fact{Class: Redis, Name: "MAXCLIENTS"}},
 		{redisError("redis: nil"), Fact{Class: NoRows}},
@@ -265,11 +323,13 @@ func TestEachNodeTellsItsFact(t *testing.T) {
 		{fields{Code: -32601}, Fact{Class: JSONRPC, Code: -32601}},
 		{fields{Code: 3}, Fact{}},
 		{fields{Number: 999}, Fact{}},
+		{fields{Number: 1000}, Fact{Class: MySQL, Code: 1000}},
 		{fields{Number: 1205}, Fact{Class: MySQL, Code: 1205}},
 		{&fields{Response: &http.Response{StatusCode: 410}}, Fact{Class: HTTP, Code: 410}},
 		{(*fields)(nil), Fact{}},
 		{field64{Code: -32800}, Fact{Class: JSONRPC, Code: -32800}},
 		{field64{Code: -32801}, Fact{}},
+		{field64{Code: -32000}, Fact{Class: JSONRPC, Code: -32000}},
 		{field64{Code: -31999}, Fact{}},
 		{field64{Code: 32600}, Fact{Class: JSONRPC, Code: 32600}},
 		{field64{Code: 404}, Fact{}}, // only an int is taken for a status
@@ -277,9 +337,22 @@ func TestEachNodeTellsItsFact(t *testing.T) {
 		{fieldStatus{StatusCode: 429, Code: 5}, Fact{Class: HTTP, Code: 429}},
 		{fieldStatus{StatusCode: 429}, Fact{Class: HTTP, Code: 429}},
 		{fieldStatus{StatusCode: 503, Code: "quota"}, Fact{Class: HTTP, Code: 503}},
+		{fieldNames{HTTPStatusCode: 429, Code: "quota"}, Fact{Class: HTTP, Code: 429, Name: "quota"}},
+		{kubeStatus{ErrStatus: struct{ Code int32 }{409}}, Fact{Class: HTTP, Code: 409}},
+		{lateStatus{statusCode{status: 504}, true}, Fact{Class: HTTP, Code: 504}}, // the first that knows
+		{intKind(503), Fact{}},
+		{intKind(-32601), Fact{}},
+		{uint16Kind(1205), Fact{}},
+		{textual("quota"), Fact{Class: HTTP, Code: 429}},
+		{borrower{lender: lender{&http.Response{StatusCode: 410}, 503}}, Fact{}},
 
 		{errors.New("request failed with status 502: x"), Fact{Class: HTTP, Code: 502}},
+		{errors.New("request failed with status 502"), Fact{Class: HTTP, Code: 502}},
 		{errors.New("request failed with status 200"), Fact{}},
+		{errors.New("request failed with status 200: GOAWAY"), Fact{Class: Stream}},
+		{errors.New("GOAWAY: request failed with status 5"), Fact{Class: Stream}},
+		{errors.New(strings.Repeat(" ", 1024-6) + "GOAWAY"), Fact{Class: Stream}},
+		{errors.New(strings.Repeat(" ", 1024-5) + "GOAWAY"), Fact{}}, // only the beginning is searched
 		{errors.New("request failed with status 50"), Fact{}},
 		{errors.New("request failed with status +50"), Fact{}},
 	} {
@@ -301,6 +374,16 @@ func TestEveryTextOfTheListsIsFound(t *testing.T) {
 		assert.Equal(t, entry.fact, factsOf(says{"x: " + entry.text + "y"}).Fact, entry.text)
 		nodes, _ := Tree(nil, says{entry.text})
 		assert.Zero(t, Of(nodes, false), "texts are off: %s", entry.text)
+	}
+}
+
+func TestTheseAreKnownWithoutTheirTexts(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]Class{
+		net.ErrClosed: Broken, redisError("redis: nil"): NoRows, io.EOF: Broken, context.Canceled: Canceled,
+		context.DeadlineExceeded: Timeout, os.ErrDeadlineExceeded: Timeout,
+	} {
+		assert.Equal(t, Fact{Class: want}, Of([]error{err}, false).Fact, "%v", err)
 	}
 }
 
@@ -360,6 +443,11 @@ type asideFields struct {
 
 func (asideFields) IsRetryable() bool { return false }
 
+type waitField[T any] struct {
+	says
+	RetryAfter T
+}
+
 type kube struct {
 	says
 	ErrStatus struct {
@@ -374,7 +462,10 @@ func TestWhatIsSaidBesideTheFact(t *testing.T) {
 	assert.Equal(t, Facts{Retry: -1}, factsOf(aside{wait: -5}))
 	assert.Equal(t, Facts{Retry: -1, NotSent: true, Wait: time.Second},
 		factsOf(errors.Join(aside{safe: true, wait: -5}, asideMethods{}, aside{retry: true, wait: 9})))
+	assert.Equal(t, Facts{Retry: -1, Wait: 1}, factsOf(errors.Join(aside{wait: 1}, aside{wait: 9})), "the first one")
 	assert.Equal(t, Facts{Retry: 1, Wait: time.Second}, factsOf(asideMethods{}))
+	assert.Equal(t, Facts{Wait: 7}, factsOf(waitField[time.Duration]{RetryAfter: 7}))
+	assert.Zero(t, factsOf(waitField[int64]{RetryAfter: 7}), "nobody knows the unit")
 	assert.Equal(t, Facts{Retry: -1}, factsOf(asideFields{}))
 	assert.Equal(t, Facts{Retry: -1, Wait: 7}, factsOf(asideFields{RetryAfter: new(time.Duration(7))}))
 	assert.Equal(t, Facts{Retry: -1, Wait: 3 * time.Second}, factsOf(asideFields{Header: http.Header{"Retry-After": {"3"}}}))
@@ -440,6 +531,7 @@ func TestRetryAfterOfHeaders(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]time.Duration{
 		"": 0, " 2 ": 2 * time.Second, "1.5": 1500 * time.Millisecond, "0": 0, "-1": 0, "inf": 0, "1e9": 0, "x": 0, "..": 0,
+		"0.000000001": 1, "9223372036.854775807": math.MaxInt64,
 		"9223372036": 9223372036 * time.Second, "9223372037": math.MaxInt64,
 		"Sun, 06 Nov 1994 08:49:37 GMT": 0, "Fri, 31 Dec 9999 23:59:59 GMT": math.MaxInt64,
 	} {
@@ -452,6 +544,8 @@ func TestRetryAfterOfHeaders(t *testing.T) {
 	assert.Equal(t, time.Millisecond, headerWait("1", "5"))
 	assert.Equal(t, 5*time.Second, headerWait("0", "5"))
 	assert.Equal(t, 5*time.Second, headerWait("", "5"))
+	assert.Equal(t, 5*time.Second, headerWait("inf", "5"), "no number")
+	assert.Equal(t, time.Duration(1), headerWait("0.0000011", "5"))
 	assert.Zero(t, headerWait("", ""))
 }
 

@@ -77,12 +77,8 @@ var plainError = reflect.TypeOf(errors.New(""))
 // some packages are too large to import for one type.
 func (s *shape) knownType(node error, t reflect.Type) {
 	add := func(ask func(error) Fact) { s.facts = append(s.facts, ask) }
-	switch t {
-	case plainError:
+	if t == plainError {
 		add(ofPlain)
-		return
-	case reflect.TypeOf(context.DeadlineExceeded), reflect.TypeOf(os.ErrDeadlineExceeded):
-		add(fixed(Fact{Class: Timeout}))
 		return
 	}
 	switch node.(type) {
@@ -136,9 +132,9 @@ func (s *shape) knownType(node error, t reflect.Type) {
 	}
 }
 
+// ofErrno knows what the methods of an Errno do not tell.
 func ofErrno(node error) Fact {
-	errno := node.(syscall.Errno)
-	switch errno {
+	switch node.(syscall.Errno) {
 	case syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC:
 		return Fact{Class: HostExhausted}
 	case syscall.ECONNREFUSED, wsaRefused:
@@ -146,15 +142,7 @@ func ofErrno(node error) Fact {
 	case syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, wsaReset, wsaAborted,
 		syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN, syscall.ENETRESET:
 		return Fact{Class: Broken}
-	}
-	switch {
-	case errno.Is(fs.ErrNotExist):
-		return Fact{Class: NotExist}
-	case errno.Is(fs.ErrExist):
-		return Fact{Class: Exist}
-	case errno.Is(fs.ErrPermission):
-		return Fact{Class: Permission}
-	case errno.Timeout(), errno == wsaTimedOut:
+	case wsaTimedOut:
 		return Fact{Class: Timeout}
 	}
 	return Fact{}

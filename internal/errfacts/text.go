@@ -37,10 +37,9 @@ func ofText(node error) Fact {
 	}
 	text = text[:min(len(text), 1024)]
 	if _, after, ok := strings.Cut(text, statusText); ok && len(after) >= 3 {
-		if status, err := strconv.ParseUint(after[:3], 10, 16); err == nil {
-			if f := httpFact(int(status), node, nil); f.Class != None {
-				return f
-			}
+		status, _ := strconv.Atoi(after[:3]) // 0 if it is no number
+		if f := httpFact(status, node, nil); f.Class != None {
+			return f
 		}
 	}
 	for i := range texts {

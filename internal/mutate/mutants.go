@@ -415,6 +415,8 @@ func (w *finder) isZero(r *ast.ReturnStmt) bool {
 				zero = constant.Sign(v) == 0
 			case constant.String:
 				zero = constant.StringVal(v) == ""
+			case constant.Bool: // a single one becomes the other
+				zero = !constant.BoolVal(v) && len(r.Results) > 1
 			}
 		}
 		if !zero {

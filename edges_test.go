@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"runtime"
 	"slices"
 	"testing"
@@ -228,5 +229,47 @@ func TestABusyEntryDoesNotHideWhenAnothersThrottleEnds(t *testing.T) {
 			assert.Equal(t, slices.Sorted(slices.Values([]string{"busy", "kept", name})), namesOf(r), "the registered one stays")
 		}
 		assert.Zero(t, r.thaw.Load(), "no throttle is left to wait for")
+	})
+}
+
+func TestAPanicEndsItsCallOnce(t *testing.T) {
+	r := NewRegistry()
+	ends := 0
+	g := guardOn(t, r, func(c *GuardConfig) {
+		c.Observe = func(_ context.Context, e Event) {
+			if e.Final {
+				ends++
+			}
+		}
+	})
+	_, err := Call(t.Context(), g, "a", func(context.Context, string) (int, error) { panic("x") })
+	assert.Equal(t, KindPanic, toolError(t, err).Kind)
+	assert.Equal(t, GuardCounts{Calls: 1, Failed: 1, Attempts: 1}, healthOf(t, r, "a").Guard)
+	assert.Equal(t, 1, ends)
+}
+
+func TestAPartialHandlerHasTheCallersContext(t *testing.T) {
+	type key struct{}
+	plain := context.WithValue(t.Context(), key{}, "the caller's")
+	informed, _ := WithCallInfo(plain)
+	for name, ctx := range map[string]context.Context{"plain": plain, "informed": informed} {
+		out, err := Call(ctx, guardOn(t, NewRegistry(), nil), "a", failing(io.EOF).run,
+			Partial(func(ctx context.Context, _ *ToolError) (string, error) { return ctx.Value(key{}).(string), nil }))
+		require.NoError(t, err, name)
+		assert.Equal(t, "the caller's", out, name)
+	}
+}
+
+func TestACallInfoThatIsUsedAgainForgetsTheCallBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, info := WithCallInfo(t.Context())
+		g := guardOn(t, patient(t), nil)
+		_, err := Call(ctx, g, "a", failing(errBusy).run)
+		require.Error(t, err)
+		require.Equal(t, StopRetryExhausted, info.Reason)
+		require.Len(t, info.Waits, 1)
+		_, err = Call(ctx, g, "b", plays().run)
+		require.NoError(t, err)
+		assert.Equal(t, CallInfo{Requested: "b", Served: "b", Attempts: 1}, *info)
 	})
 }

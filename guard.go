@@ -375,7 +375,7 @@ func (p *Permit) Done(ctx context.Context, err error) {
 	if floor == 0 {
 		floor = DefaultDeadlineFloor
 	}
-	v := Verdict{Outcome: OutcomeFailure, Kind: KindUnknown}
+	v := vUnknown
 	defer func() { p.report(r, v, now) }() // also if the Classifier ends the goroutine
 	v = verdictAt(ctx, p.gate.Classify, err, time.Duration(now-p.start), floor)
 }
@@ -1462,7 +1462,7 @@ func (c *call) done(ctx context.Context, err error) {
 // classify finds out what err means and reports it, also if the Classifier ends
 // the goroutine.
 func (c *call) classify(ctx context.Context, err error) {
-	c.last = Verdict{Outcome: OutcomeFailure, Kind: KindUnknown}
+	c.last = vUnknown
 	if c.node != nil {
 		defer func() { c.report(c.registry, c.last, c.ended) }()
 	}

@@ -105,11 +105,11 @@ func TestNoTokenIsTakenOrGivenBackTwice(t *testing.T) {
 	assert.Equal(t, int64(size), taken.Load())
 	assert.Equal(t, int64(10*size), stats.spent.Load())
 	atOnce(4, func(int) {
-		for range size / 4 {
+		for range 10 * size / 4 {
 			stats.refund(1)
 		}
 	})
-	assert.Equal(t, int64(9*size), stats.spent.Load())
+	assert.Zero(t, stats.spent.Load())
 }
 
 func TestADetachedAnswerThatMeetsTheTimeoutIsWholeOrNotThere(t *testing.T) {
@@ -122,6 +122,7 @@ func TestADetachedAnswerThatMeetsTheTimeoutIsWholeOrNotThere(t *testing.T) {
 				}
 				g := guardOn(t, r, func(c *GuardConfig) { c.Default = Policy{Timeout: time.Second, Detach: true} })
 				answer, err := Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {
+					time.Sleep(time.Second / 2) // by now the guard is waiting, too
 					<-ctx.Done()
 					return "just in time", nil
 				})

@@ -214,11 +214,11 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 // say nearly always. It returns nil if that is not so; then nothing happened.
 func (r *Registry) enterHealthy(tool string) (*node, uint64) {
 	n := r.table.Get(tool)
-	if n == nil || !n.Value.snap.Load().plain() {
+	if n == nil {
 		return nil, 0
 	}
 	e := &n.Value
-	e.stats.admitted.Add(1) // before the snapshot counts: see evict
+	e.stats.admitted.Add(1) // before the snapshot is looked at: see evict
 	s := e.snap.Load()
 	if !s.plain() {
 		e.stats.settled.Add(1)

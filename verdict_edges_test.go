@@ -58,11 +58,14 @@ func TestAnAttemptsTimeoutIsOneAroundACyclicErrorToo(t *testing.T) {
 	assert.Equal(t, vTimeout, Classify(t.Context(), &attemptTimeoutError{self}))
 }
 
-func TestAClassifierReadsTheToolsTextInAnAttemptsTimeout(t *testing.T) {
+func TestAClassifierSeesThatTheTimeWasUpAndReadsTheToolsText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var read []string
 		g := guardOverGate(t, &Gate{Classify: func(_ context.Context, err error) Verdict {
 			read = append(read, err.Error())
+			var late interface{ Timeout() bool }
+			assert.True(t, errors.As(err, &late) && late.Timeout())
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			return vUnknown
 		}}, func(c *GuardConfig) { c.Default = Policy{Timeout: time.Second} })
 		_, _ = Call(t.Context(), g, "a", func(ctx context.Context, _ string) (int, error) {

@@ -42,6 +42,10 @@ func with(v Verdict, wait time.Duration, retry bool) Verdict {
 	return v
 }
 
+func TestTheShortestWaitMakesA429AThrottle(t *testing.T) {
+	assert.Equal(t, Verdict{Outcome: OutcomeThrottled, Kind: KindRateLimited, Retryable: true, RetryAfter: 1}, httpVerdict(429, "", 1))
+}
+
 func TestOnlyATimeoutIsExcusedByADeadlineThatWasTooShort(t *testing.T) {
 	says := func(v Verdict) Classifier { return func(context.Context, error) Verdict { return v } }
 	for _, v := range []Verdict{vRetry, vInvalid, {Outcome: OutcomeThrottled, Kind: KindTimeout}} {

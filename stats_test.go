@@ -3,6 +3,7 @@ package toolhealth
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -270,4 +271,18 @@ func TestTheFirstFailuresAtOnceAreAllCounted(t *testing.T) {
 		atOnce(calls, func(i int) { s.RecordFailure(KindTimeout, time.Duration(i+1)) })
 		require.Equal(t, want, s.Read())
 	}
+}
+
+func TestAMaximumNeverFallsBelowWhatWasJustPutIn(t *testing.T) {
+	var v atomic.Int64
+	atOnce(3, func(i int) {
+		for range 2_000_000 {
+			x := v.Load() + 1 + int64(i)
+			raise(&v, x)
+			if got := v.Load(); got < x {
+				t.Errorf("%d after %d", got, x)
+				return
+			}
+		}
+	})
 }

@@ -288,7 +288,7 @@ func TestALeaseThatRanOutIsToldWithTheTimeAtWhichItDid(t *testing.T) {
 
 // Both find that there is no queue yet.
 func TestTheFirstTwoTransitionsAtOnceAreBothTold(t *testing.T) {
-	for range 5000 {
+	for range 15_000 {
 		b := newBreaker(t, nil)
 		var epochs []uint64 // one goroutine at a time delivers
 		b.OnTransition(func(e Transition) { epochs = append(epochs, e.Epoch) })

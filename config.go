@@ -187,19 +187,24 @@ func (c BreakerConfig) Validate() error {
 	return errors.Join(p.errs...)
 }
 
-// Validate returns nil, or every problem at once as joined [ConfigError]s.
-func (c Config) Validate() error {
-	p := problems{prefix: "breaker."}
-	c.Breaker.check(&p)
-	for _, tool := range slices.Sorted(maps.Keys(c.Tools)) {
+// checkTools checks the overrides of single tools, and leaves no prefix.
+func checkTools[T interface{ check(*problems) }](p *problems, tools map[string]T) {
+	for _, tool := range slices.Sorted(maps.Keys(tools)) {
 		p.prefix = fmt.Sprintf("tools[%.80q].", tool)
-		c.Tools[tool].check(&p)
+		tools[tool].check(p)
 		if tool == "" {
 			p.prefix = ""
 			p.add("tools", `the key ""`, "a name that is not empty")
 		}
 	}
 	p.prefix = ""
+}
+
+// Validate returns nil, or every problem at once as joined [ConfigError]s.
+func (c Config) Validate() error {
+	p := problems{prefix: "breaker."}
+	c.Breaker.check(&p)
+	checkTools(&p, c.Tools)
 	if c.MaxTools < 0 || c.MaxTools > maxTools {
 		p.add("max_tools", strconv.Itoa(c.MaxTools), fmt.Sprintf("between 0 and %d", maxTools))
 	}
@@ -378,10 +383,14 @@ func (c BreakerConfig) MarshalJSON() ([]byte, error) { return encodeFields(c.fie
 // UnmarshalJSON reads what MarshalJSON writes; see [BreakerConfig]. Every problem
 // is reported at once, as joined [ConfigError]s; then the receiver is as it was.
 func (c *BreakerConfig) UnmarshalJSON(data []byte) error {
+	return readObject(c, data, (*BreakerConfig).fields)
+}
+
+// readObject decodes data into c, or leaves c as it was.
+func readObject[T any](c *T, data []byte, fields func(*T) []jsonField) error {
 	var p problems
 	next := *c
-	decodeFields(&p, data, next.fields())
-	if len(p.errs) == 0 {
+	if decodeFields(&p, data, fields(&next)); len(p.errs) == 0 {
 		*c = next
 	}
 	return errors.Join(p.errs...)

@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -477,13 +475,7 @@ func (c Policy) MarshalJSON() ([]byte, error) { return encodeFields(c.fields()) 
 // it was, an unknown one is an error. Every problem is reported at once, as joined
 // [ConfigError]s; then the receiver is as it was.
 func (c *Policy) UnmarshalJSON(data []byte) error {
-	var p problems
-	next := *c
-	decodeFields(&p, data, next.fields())
-	if len(p.errs) == 0 {
-		*c = next
-	}
-	return errors.Join(p.errs...)
+	return readObject(c, data, (*Policy).fields)
 }
 
 // GuardConfig configures a [Guard]. The zero GuardConfig is valid: every call is
@@ -530,15 +522,7 @@ func DefaultGuardConfig() GuardConfig {
 func (c GuardConfig) Validate() error {
 	p := problems{prefix: "default."}
 	c.Default.check(&p)
-	for _, tool := range slices.Sorted(maps.Keys(c.Tools)) {
-		p.prefix = fmt.Sprintf("tools[%.80q].", tool)
-		c.Tools[tool].check(&p)
-		if tool == "" {
-			p.prefix = ""
-			p.add("tools", `the key ""`, "a name that is not empty")
-		}
-	}
-	p.prefix = ""
+	checkTools(&p, c.Tools)
 	p.duration("deadline_floor", c.DeadlineFloor)
 	return errors.Join(p.errs...)
 }

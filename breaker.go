@@ -23,6 +23,7 @@ const (
 
 var stateTexts = []string{"closed", "open", "half-open"}
 
+// String returns the text of s, or "State(n)" for a value that is no state.
 func (s State) String() string { return enum.Text("State", stateTexts, s) }
 
 // MarshalText returns the text of s, and an error for a value that is no state.
@@ -58,6 +59,7 @@ var causeTexts = []string{
 	"probe_throttled", "probe_returned", "lease_expired", "reset", "isolated", "reconfigured",
 }
 
+// String returns the text of c, or "Cause(n)" for a value that is no cause.
 func (c Cause) String() string { return enum.Text("Cause", causeTexts, c) }
 
 // MarshalText returns the text of c, and an error for a value that is no cause.

@@ -26,6 +26,7 @@ const (
 
 var outcomeTexts = []string{"success", "failure", "rejected", "throttled", "neutral"}
 
+// String returns the text of o, or "Outcome(n)" for a value that is no outcome.
 func (o Outcome) String() string { return enum.Text("Outcome", outcomeTexts, o) }
 
 // MarshalText returns the text of o, and an error for a value that is no outcome.
@@ -68,6 +69,7 @@ var kindTexts = []string{
 	"denied", "refused", "unknown",
 }
 
+// String returns the text of k, or "Kind(n)" for a value that is no kind.
 func (k Kind) String() string { return enum.Text("Kind", kindTexts, k) }
 
 // MarshalText returns the text of k, and an error for a value that is no kind.

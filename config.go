@@ -112,6 +112,7 @@ type ConfigError struct {
 	Allowed string // what would have been right
 }
 
+// Error names the field, the value and what would have been right.
 func (e *ConfigError) Error() string {
 	return fmt.Sprintf("toolhealth: config: %s is %s, must be %s", e.Field, e.Value, e.Allowed)
 }

@@ -51,6 +51,7 @@ var stopTexts = []string{
 	"tool_retry:allowed",
 }
 
+// String returns the text of r, or "StopReason(n)" for a value that is no reason.
 func (r StopReason) String() string { return enum.Text("StopReason", stopTexts, r) }
 
 // Detail returns the text after the colon, such as "circuit_open", or the whole
@@ -404,8 +405,7 @@ func (p *Permit) KeepAlive() {
 		return
 	}
 	r := p.gate.Registry
-	a, _ := p.node.Value.apply(event{op: opKeepAlive, epoch: p.epoch, probe: true}, r.now(), nil)
-	p.node.Value.deliver(&a, p.node.Name(), r.base, &r.hooks)
+	r.apply(p.node, event{op: opKeepAlive, epoch: p.epoch, probe: true}, r.now())
 }
 
 // Policy says how calls of a tool are made and repeated. A zero field switches
@@ -1004,6 +1004,7 @@ type PanicError struct {
 	Stack []byte // of the goroutine that panicked
 }
 
+// Error has the value, without the stack. It is for logs, not for the model.
 func (e *PanicError) Error() string { return fmt.Sprintf("tool function panicked: %v", e.Value) }
 
 // Unwrap returns the value if it is an error.

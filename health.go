@@ -21,6 +21,7 @@ const (
 
 var healthTexts = []string{"healthy", "degraded", "unhealthy"}
 
+// String returns the text of h, or "HealthStatus(n)" for a value that is no status.
 func (h HealthStatus) String() string { return enum.Text("HealthStatus", healthTexts, h) }
 
 // MarshalText returns the text of h, and an error for a value that is no status.

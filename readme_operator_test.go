@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -72,21 +71,12 @@ func logCalls(config *toolhealth.GuardConfig, log *slog.Logger) {
 // README end
 
 func TestTheOperatorsCodeInTheREADMEIsCodeThatRuns(t *testing.T) {
-	source, err := os.ReadFile("readme_operator_test.go")
-	require.NoError(t, err)
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	parts := strings.Split(string(source), "\n// README ")
-	require.Len(t, parts, 6)
-	for _, part := range parts[1:5] {
-		name, block, _ := strings.Cut(part, "\n")
-		assert.Contains(t, string(readme), "```go\n"+strings.TrimSpace(block)+"\n```\n", name)
-	}
+	source, readme := readmeHas(t, "readme_operator_test.go", 4)
 	lines := 0
-	for line := range strings.Lines(string(source)) {
+	for line := range strings.Lines(source) {
 		if code, found := strings.CutSuffix(line, " // as in the README\n"); found {
 			lines++
-			assert.Contains(t, string(readme), "\n"+strings.TrimSpace(code)+"\n")
+			assert.Contains(t, readme, "\n"+strings.TrimSpace(code)+"\n")
 		}
 	}
 	assert.Equal(t, 3, lines)

@@ -22,6 +22,7 @@ type pack struct {
 	info    *types.Info
 	types   *types.Package
 	mutants []*mutant
+	seen    map[string]int // how many have the same fn and change
 }
 
 // source is one file of the package.
@@ -43,10 +44,12 @@ type mutant struct {
 	id     int
 	file   string
 	line   int
-	fn     string // the function that it is in
-	change string // what was done, with the source
-	nth    int    // among those with the same fn and change
+	fn     string  // the function that it is in
+	change string  // what was done, with the source
+	nth    int     // among those with the same fn and change
+	tests  []*test // that pass its place, the quickest first
 	fate   fate
+	by     string // the first line that says what noticed it
 }
 
 // key says which mutant it is, whatever line it has moved to.
@@ -58,6 +61,18 @@ func (m *mutant) key() string {
 	return key
 }
 
+// alive reports whether no test noticed it.
+func (m *mutant) alive() bool { return m.fate == survived || m.fate == unreached }
+
+// verdict says what became of it.
+func (m *mutant) verdict() string {
+	text := fmt.Sprintf("%v: %v", m.fate, m)
+	if m.by != "" {
+		text += ": " + m.by
+	}
+	return text
+}
+
 func (m *mutant) String() string { return fmt.Sprintf("%s:%d: %s", m.file, m.line, m.key()) }
 
 // load reads the package in dir, without its tests.
@@ -66,7 +81,7 @@ func load(dir string) (*pack, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pack{fset: token.NewFileSet(), info: &types.Info{
+	p := &pack{fset: token.NewFileSet(), seen: make(map[string]int), info: &types.Info{
 		Types: make(map[ast.Expr]types.TypeAndValue), Uses: make(map[*ast.Ident]types.Object),
 	}}
 	paths, err := filepath.Glob(filepath.Join(abs, "*.go"))
@@ -114,12 +129,11 @@ func load(dir string) (*pack, error) {
 type finder struct {
 	*pack
 	*source
-	fn   string
-	seen map[string]int
+	fn string
 }
 
 func (p *pack) find(s *source) {
-	w := &finder{p, s, "", make(map[string]int)}
+	w := &finder{p, s, ""}
 	for _, d := range s.ast.Decls {
 		fn, ok := d.(*ast.FuncDecl)
 		if !ok || fn.Body == nil {
@@ -472,28 +486,39 @@ func (s *source) part(from, to, first int) string {
 
 // support returns the file with what the mutants call.
 func (p *pack) support() []byte {
-	return []byte(`package ` + p.types.Name() + `
+	return fmt.Appendf(nil, `package %s
 
 import (
 	"os"
 	"strconv"
-	"sync"
+	"sync/atomic"
 )
 
 var mutantChosen, _ = strconv.Atoi(os.Getenv("MUTANT"))
-var mutantTrace = os.Getenv("MUTANT_TRACE")
-var mutantSeen sync.Map
+var mutantTrace = mutantOpen()
+var mutantSeen [%d]atomic.Bool
+
+func mutantOpen() *os.File {
+	name := os.Getenv("MUTANT_TRACE")
+	if name == "" {
+		return nil
+	}
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+func mutantNote(id int) {
+	if !mutantSeen[id].Swap(true) {
+		mutantTrace.WriteString(strconv.Itoa(id) + "\n")
+	}
+}
 
 func mutantIs(id int) bool {
-	if mutantTrace != "" {
-		if _, seen := mutantSeen.LoadOrStore(id, true); !seen {
-			f, err := os.OpenFile(mutantTrace, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-			if err != nil {
-				panic(err)
-			}
-			f.WriteString(strconv.Itoa(id) + "\n")
-			f.Close()
-		}
+	if mutantTrace != nil {
+		mutantNote(id)
 	}
 	return mutantChosen == id
 }
@@ -504,5 +529,5 @@ func mutantLit[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uin
 	}
 	return v
 }
-`)
+`, p.types.Name(), len(p.mutants)+1)
 }

@@ -52,7 +52,7 @@ func main() {
 	flag.StringVar(&o.tests, "run", ".", "use only the tests whose names match this regular expression")
 	flag.StringVar(&o.skip, "skip", "", "as go test -skip: leave out these tests, such as those of allocations")
 	flag.StringVar(&o.equivalent, "equivalent", "", "file of equivalent mutants (default DIRECTORY/testdata/equivalent_mutants.txt)")
-	flag.DurationVar(&o.timeout, "timeout", 5*time.Second, "kill a run that takes this much longer than ten times what its tests took unbroken; counts as noticed")
+	flag.DurationVar(&o.timeout, "timeout", 3*time.Second, "kill a run that takes this much longer than ten times what its tests took unbroken; counts as noticed")
 	flag.IntVar(&o.parallel, "parallel", 2, "how many mutants to try at once")
 	flag.BoolVar(&o.list, "list", false, "list the mutants and stop")
 	flag.BoolVar(&o.verbose, "v", false, "print every mutant's fate")

@@ -15,7 +15,8 @@
 // passes and how long it takes. A mutant is then tried with the tests that pass
 // its place, the quickest first. What survives them is tried with all others as
 // well before it is called a survivor: where goroutines race, a test need not pass
-// the same places twice.
+// the same places twice. On a single processor they hardly race, and a weakened
+// compare-and-swap survives.
 //
 // A mutant that no test kills has to stand in the file of equivalent mutants,
 // with the reason why nobody can tell it from the original; that file is matched
@@ -341,8 +342,10 @@ func (t *tester) tryAll(mutants []*mutant) {
 }
 
 // tryAgain gives the mutants that are listed as equivalent and were noticed
-// another try, alone: on a busy machine a test may fail by itself.
+// another try, last of all, alone and with more patience: on a busy machine a test
+// may fail by itself, and what gives the same result may be a hundred times slower.
 func (t *tester) tryAgain(mutants []*mutant, equivalent map[string]bool) {
+	t.o.timeout *= 30
 	for _, m := range mutants {
 		if equivalent[m.key()] && !m.alive() {
 			t.tryOut(m)

@@ -1,14 +1,12 @@
 // Command table measures every case in interleaved rounds, prints one Markdown
 // table with the medians and one with the bars, and writes both to RESULTS.md.
 //
-// Each round is a process of its own that runs every case once, so that drift of
-// the machine hits all cases alike and no case profits from where memory
-// happened to lie or how names happened to hash.
+// Each round runs every case once, each in a process of its own, so that drift of
+// the machine hits all cases alike, none pays for the heap that another has left,
+// and none profits from where memory happened to lie or how names happened to hash.
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -31,7 +29,7 @@ var (
 	raw       = flag.String("raw", "", "also write every measurement to this file, for benchstat")
 	results   = flag.String("results", "RESULTS.md", "file to write the tables to")
 	list      = flag.Bool("list", false, "list the cases and stop")
-	child     = flag.Bool("child", false, "run one round and print it (used by the command itself)")
+	child     = flag.String("child", "", "measure this case once and print it (used by the command itself)")
 )
 
 func main() {
@@ -49,8 +47,10 @@ func main() {
 		for _, c := range cases {
 			fmt.Println(c.Name)
 		}
-	case *child:
-		runChild(cases)
+	case *child != "":
+		if err := runChild(*child); err != nil {
+			log.Fatal(err)
+		}
 	default:
 		if err := runAll(cases); err != nil {
 			log.Fatal(err)
@@ -58,13 +58,13 @@ func main() {
 	}
 }
 
-func runChild(cases []bench.Case) {
-	out := json.NewEncoder(os.Stdout)
-	for _, c := range cases {
-		if err := out.Encode(bench.Measure(c, *benchtime)); err != nil {
-			log.Fatal(err)
+func runChild(name string) error {
+	for _, c := range bench.Cases() {
+		if c.Name == name {
+			return json.NewEncoder(os.Stdout).Encode(bench.Measure(c, *benchtime))
 		}
 	}
+	return fmt.Errorf("there is no case %q", name)
 }
 
 func runAll(cases []bench.Case) error {
@@ -72,12 +72,12 @@ func runAll(cases []bench.Case) error {
 	samples := make(map[string][]bench.Result)
 	var lines []string
 	for round := range *rounds {
-		measured, err := oneRound()
-		if err != nil {
-			return err
-		}
-		for _, r := range measured {
-			samples[r.Case] = append(samples[r.Case], r)
+		for _, c := range cases {
+			r, err := measure(c)
+			if err != nil {
+				return err
+			}
+			samples[c.Name] = append(samples[c.Name], r)
 			lines = append(lines, r.String())
 		}
 		fmt.Fprintf(os.Stderr, "\rround %d of %d, %v", round+1, *rounds, time.Since(start).Round(time.Second))
@@ -117,9 +117,9 @@ func runAll(cases []bench.Case) error {
 
 	idle, registered := bench.Footprints() // this process has made nothing so far
 	var bars strings.Builder
-	fmt.Fprintf(&bars, "| bar | limit | measured | |\n|---|---:|---:|---|\n")
+	fmt.Fprintf(&bars, "| bar | limit | measured | | its parts alone |\n|---|---:|---:|---|---:|\n")
 	for _, b := range bench.Bars(medians, idle, registered) {
-		fmt.Fprintf(&bars, "| %s | %s | %.3g%s | %s |\n", b.What, b.Bound(), b.Measured, b.Unit, b.Verdict())
+		fmt.Fprintf(&bars, "| %s | %s | %.3g%s | %s | %s |\n", b.What, b.Bound(), b.Measured, b.Unit, b.Verdict(), b.Parts())
 	}
 	fmt.Print("\n" + bars.String())
 
@@ -132,24 +132,15 @@ func runAll(cases []bench.Case) error {
 	return bench.WriteSection(*results, "table", "## Every case\n\n"+table.String())
 }
 
-// oneRound runs every case once in a new process.
-func oneRound() ([]bench.Result, error) {
-	cmd := exec.Command(os.Args[0], "-child", "-run", *only, "-benchtime", benchtime.String())
+// measure runs a case once in a new process.
+func measure(c bench.Case) (r bench.Result, err error) {
+	cmd := exec.Command(os.Args[0], "-child", c.Name, "-benchtime", benchtime.String())
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, err
+		return r, fmt.Errorf("%s: %w", c.Name, err)
 	}
-	var measured []bench.Result
-	lines := bufio.NewScanner(bytes.NewReader(out))
-	for lines.Scan() {
-		var r bench.Result
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			return nil, fmt.Errorf("%w in %q", err, lines.Text())
-		}
-		measured = append(measured, r)
-	}
-	return measured, lines.Err()
+	return r, json.Unmarshal(out, &r)
 }
 
 func summary(s []bench.Result, of func(bench.Result) float64) benchmath.Summary {

@@ -31,6 +31,7 @@ func TestTheCallPathDoesNotAllocate(t *testing.T) {
 	r.Isolate("open")
 	full := registryWith(t, func(c *Config) { c.MaxTools = 1 })
 	failTimes(full, "open", 3)
+	fullGate := &Gate{Registry: full}
 	names := []string{"well", "filler1", "filler99"}
 	for name, c := range map[string]struct {
 		most float64
@@ -59,6 +60,10 @@ func TestTheCallPathDoesNotAllocate(t *testing.T) {
 		"Gate.Allow and a rejection": {0, func() {
 			permit, _ := g.Allow(ctx, "well")
 			permit.Settle(Verdict{Outcome: OutcomeRejected, Kind: KindNotFound})
+		}},
+		"Gate.Allow, untracked": {1, func() {
+			permit, _ := fullGate.Allow(ctx, "new")
+			permit.Done(ctx, nil)
 		}},
 		"Gate.Allow, refused": {2, func() {
 			if _, err := g.Allow(ctx, "open"); err == nil {
@@ -110,6 +115,14 @@ func TestTheLayoutOfAnEntryFitsCacheLines(t *testing.T) {
 	assert.Less(t, unsafe.Offsetof(s.permitOK), uintptr(line))
 	assert.Less(t, unsafe.Offsetof(s.sumOK), uintptr(line))
 	assert.Less(t, unsafe.Offsetof(s.admitted), uintptr(line))
+}
+
+func TestAPermitIsReturnedInRegisters(t *testing.T) {
+	if strconv.IntSize != 64 {
+		t.Skip("laid out for 64 bits")
+	}
+	const words = 4 // what the compiler keeps in registers and need not copy
+	assert.LessOrEqual(t, unsafe.Sizeof(Permit{}), words*unsafe.Sizeof(uintptr(0)))
 }
 
 func heapInUse() uint64 {

@@ -17,6 +17,7 @@ import (
 	"github.com/toolhealth/toolhealth/internal/enum"
 	"github.com/toolhealth/toolhealth/internal/errfacts"
 	"github.com/toolhealth/toolhealth/internal/flight"
+	"github.com/toolhealth/toolhealth/internal/nametable"
 )
 
 // StopReason says why a call ended, or that it may be retried. Its zero value is
@@ -214,17 +215,17 @@ func (g *Gate) router() *HealthRouter {
 //
 // Every permit has to be settled, once, by Done, Settle or Release. Allow costs
 // one lookup, one reading of the clock and one atomic addition, and allocates
-// only for a refusal.
+// only for a refusal, and for a permit that is not tracked.
 func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 	if ctx != nil && ctx.Err() != nil {
 		return Permit{}, ctx.Err()
 	}
 	r := g.registry()
 	if r.inert() {
-		return Permit{gate: g, tool: tool}, nil
+		return untracked(tool), nil
 	}
 	if n, epoch := r.enterHealthy(tool); n != nil {
-		return Permit{admission: admission{node: n, epoch: epoch, start: r.now()}, gate: g, tool: tool}, nil
+		return Permit{node: n, gate: g, start: r.now(), stamp: newStamp(epoch, false)}, nil
 	}
 	now := r.now()
 	n, a := r.admit(tool, now, 0, true)
@@ -238,8 +239,13 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 }
 
 func newPermit(g *Gate, tool string, n *node, a answer, now int64) Permit {
-	return Permit{admission: admission{node: n, epoch: a.epoch, start: now, probe: a.probe}, gate: g, tool: tool}
+	if n == nil {
+		return untracked(tool)
+	}
+	return Permit{node: n, gate: g, start: now, stamp: newStamp(a.epoch, a.probe)}
 }
+
+func untracked(tool string) Permit { return Permit{node: nametable.Loose[entry](tool)} }
 
 func newRefusal(tool string, n *node, a answer) *Refusal {
 	r := &Refusal{Tool: tool, Reason: a.reason, RetryAfter: time.Duration(a.wait), InRow: 1}
@@ -338,74 +344,133 @@ func (a *admission) settlement() event {
 // is counted and decides nothing, except as the table in the README says. The
 // zero Permit is one that is settled: all methods do nothing.
 type Permit struct {
-	admission
-	gate *Gate
-	tool string
-	// spent is swapped to true by whoever settles; the winner reports.
-	spent atomic.Bool
+	// No more than four words: so small a struct is returned in registers, a larger
+	// one is copied through memory, which took a seventh of the time of a call.
+
+	// node is nil in the zero Permit, and in no table if the call is not tracked.
+	node *node
+	// gate is nil if there is nobody to report to: then all methods do nothing.
+	gate  *Gate
+	start int64 // time of admission
+	stamp stamp
+}
+
+// stamp is the epoch of an admission, and whether it is the probe's and settled
+// already, in one word.
+type stamp struct {
+	_   [0]atomic.Bool // go vet: not to be copied
+	low uint32         // of the epoch
+	// high has the flags, and below them the rest of the epoch. Whoever settles
+	// swaps stampSpent in, the winner reports; nothing else ever changes. It is no
+	// atomic.Uint32, because those cannot be made with a value at no cost.
+	high uint32
+}
+
+const (
+	stampSpent = 1 << 31
+	stampProbe = 1 << 30
+)
+
+func newStamp(epoch uint64, probe bool) stamp {
+	high := uint32(epoch >> 32)
+	if probe {
+		high |= stampProbe
+	}
+	return stamp{low: uint32(epoch), high: high}
+}
+
+// settle reports whether the caller is the one to settle.
+func (s *stamp) settle() bool {
+	high := atomic.LoadUint32(&s.high)
+	return atomic.SwapUint32(&s.high, high|stampSpent)&stampSpent == 0
+}
+
+func (s *stamp) spent() bool { return atomic.LoadUint32(&s.high)&stampSpent != 0 }
+
+func (s *stamp) probe() bool { return atomic.LoadUint32(&s.high)&stampProbe != 0 }
+
+func (s *stamp) epoch() uint64 {
+	high := atomic.LoadUint32(&s.high) &^ (stampSpent | stampProbe)
+	return uint64(high)<<32 | uint64(s.low)
+}
+
+func (p *Permit) admission() admission {
+	return admission{node: p.node, epoch: p.stamp.epoch(), start: p.start, probe: p.stamp.probe()}
 }
 
 // Tool returns the name of the tool to call: a substitute's if the call was
 // re-routed.
-func (p *Permit) Tool() string { return p.tool }
+func (p *Permit) Tool() string {
+	if p.node == nil {
+		return ""
+	}
+	return p.node.Name()
+}
 
 // Probe reports whether this call is the one that decides if its tool is well
 // again.
-func (p *Permit) Probe() bool { return p.probe }
+func (p *Permit) Probe() bool { return p.stamp.probe() }
 
 // Tracked reports whether the outcome will be kept: not if the registry is full
 // or nil.
-func (p *Permit) Tracked() bool { return p.node != nil }
+func (p *Permit) Tracked() bool { return p.gate != nil }
 
 // Done settles the permit with the error that the call returned, classified by
 // the Gate, and the time since Allow. ctx is the caller's, as it was given to
 // Allow. It allocates only if the breaker changes.
 func (p *Permit) Done(ctx context.Context, err error) {
-	if p.node == nil || p.spent.Swap(true) {
+	if p.gate == nil || !p.stamp.settle() {
 		return
 	}
 	r := p.gate.Registry
-	now := r.now()
+	a, now := p.admission(), r.now()
 	if err == nil {
-		p.succeed(r, now)
+		a.succeed(r, now)
 		return
 	}
-	floor := p.gate.DeadlineFloor
+	a.fail(p.gate, ctx, err, now)
+}
+
+// fail reports an error.
+func (a *admission) fail(g *Gate, ctx context.Context, err error, now int64) {
+	floor := g.DeadlineFloor
 	if floor == 0 {
 		floor = DefaultDeadlineFloor
 	}
 	v := vUnknown
-	defer func() { p.report(r, v, now) }() // also if the Classifier ends the goroutine
-	v = verdictAt(ctx, p.gate.Classify, err, time.Duration(now-p.start), floor)
+	defer func() { a.report(g.Registry, v, now) }() // also if the Classifier ends the goroutine
+	v = verdictAt(ctx, g.Classify, err, time.Duration(now-a.start), floor)
 }
 
 // Settle settles the permit with a verdict. See Done.
 func (p *Permit) Settle(v Verdict) {
-	if p.node == nil || p.spent.Swap(true) {
+	if p.gate == nil || !p.stamp.settle() {
 		return
 	}
-	p.report(p.gate.Registry, v, p.gate.Registry.now())
+	a := p.admission()
+	a.report(p.gate.Registry, v, p.gate.Registry.now())
 }
 
 // Release gives the permit back unused: nothing is counted, and a probe's slot
 // is free again at once. Deferred right after Allow it catches every early
 // return; after Done or Settle it does nothing.
 func (p *Permit) Release() {
-	if p.node == nil || p.spent.Load() || p.spent.Swap(true) {
+	if p.gate == nil || p.stamp.spent() || !p.stamp.settle() {
 		return
 	}
-	p.release(p.gate.Registry)
+	a := p.admission()
+	a.release(p.gate.Registry)
 }
 
 // KeepAlive renews the lease of a probe that is visibly alive: it streams, it
 // reports progress. For any other permit, and when the lease has run out, it does
 // nothing.
 func (p *Permit) KeepAlive() {
-	if !p.probe || p.spent.Load() {
+	if !p.stamp.probe() || p.stamp.spent() {
 		return
 	}
 	r := p.gate.Registry
-	r.apply(p.node, event{op: opKeepAlive, epoch: p.epoch, probe: true}, r.now())
+	r.apply(p.node, event{op: opKeepAlive, epoch: p.stamp.epoch(), probe: true}, r.now())
 }
 
 // Policy says how calls of a tool are made and repeated. A zero field switches
@@ -586,6 +651,10 @@ func (e *entry) guardStats() *guardStats {
 	if g := e.guard.Load(); g != nil {
 		return g
 	}
+	return e.newGuardStats()
+}
+
+func (e *entry) newGuardStats() *guardStats {
 	e.guard.CompareAndSwap(nil, new(guardStats))
 	return e.guard.Load()
 }
@@ -822,7 +891,7 @@ func (c *Policy) pause(v Verdict, attempt int, deadline time.Time, stats *guardS
 	return RetryAllowed, d
 }
 
-// settings travel in a ctx: what a caller asked for, and which guarded calls the
+// settings travel in a ctx: what a caller asked for, and which guarded call the
 // ctx is inside of.
 type settings struct {
 	frame      *frame
@@ -830,9 +899,9 @@ type settings struct {
 	noFallback bool
 }
 
+// settingsKey finds the nearest context with settings: a *settingsCtx or a *frame.
 type settingsKey struct{}
 
-// settingsCtx is a context with settings: one allocation for both.
 type settingsCtx struct {
 	context.Context
 	settings settings
@@ -840,29 +909,41 @@ type settingsCtx struct {
 
 func (c *settingsCtx) Value(key any) any {
 	if key == (settingsKey{}) {
-		return &c.settings
+		return c
 	}
 	return c.Context.Value(key)
 }
 
 func settingsOf(ctx context.Context) settings {
-	if s, ok := ctx.Value(settingsKey{}).(*settings); ok {
-		return *s
+	switch c := ctx.Value(settingsKey{}).(type) {
+	case *settingsCtx:
+		return c.settings
+	case *frame:
+		s := settingsOf(c.Context)
+		s.frame, s.info = c, nil // calls further in do not write into this one's CallInfo
+		return s
 	}
 	return settings{}
 }
 
 // frame is the context of an attempt. It never changes once it is made: the tool
-// function may hand it to goroutines that outlive the attempt.
+// function may hand it to goroutines that outlive the attempt. Every attempt
+// allocates one, so it holds no more than it must.
 type frame struct {
-	settingsCtx
-	tool  string // that runs
-	outer *frame
+	context.Context
+	tool string // that runs
+}
+
+func (f *frame) Value(key any) any {
+	if key == (settingsKey{}) {
+		return f
+	}
+	return f.Context.Value(key)
 }
 
 // inside reports whether the tool is running in this or an outer frame.
 func (f *frame) inside(tool string) bool {
-	for ; f != nil; f = f.outer {
+	for ; f != nil; f = settingsOf(f.Context).frame {
 		if f.tool == tool {
 			return true
 		}
@@ -1067,9 +1148,6 @@ func Partial[Out any](f func(context.Context, *ToolError) (Out, error)) CallOpti
 }
 
 func (o *callOptions[Out]) check(out Out) error {
-	if o == nil {
-		return nil
-	}
 	for _, check := range o.checks {
 		if err := check(out); err != nil {
 			return err
@@ -1167,7 +1245,7 @@ func attempt[Out any](c *call, fn func(context.Context, string) (Out, error), o 
 	}()
 	if c.policy.Detach {
 		out, err = detached(ctx, c, fn, o)
-	} else if out, err = fn(ctx, c.serving); err == nil {
+	} else if out, err = fn(ctx, c.serving); err == nil && o != nil {
 		err = o.check(out)
 	}
 	returned = true
@@ -1197,7 +1275,7 @@ func detached[Out any](ctx context.Context, c *call, fn func(context.Context, st
 			results <- r
 		}()
 		out, err := fn(ctx, tool)
-		if err == nil {
+		if err == nil && o != nil {
 			err = o.check(out)
 		}
 		r = result{out, err}
@@ -1409,10 +1487,7 @@ func (c *call) attemptContext() (context.Context, context.CancelFunc) {
 	if c.policy.Timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, c.policy.Timeout)
 	}
-	f := &frame{tool: c.serving, outer: c.settings.frame}
-	f.Context = ctx
-	f.settings = settings{frame: f, noFallback: c.settings.noFallback}
-	return f, cancel
+	return &frame{ctx, c.serving}, cancel
 }
 
 // done reports the end of an attempt and decides how to go on. ctx is the
@@ -1578,7 +1653,9 @@ func (c *call) end() *ToolError {
 			info.Reason = e.Reason
 		}
 	}
-	c.observeEnd(e)
+	if c.observed() {
+		c.observeEnd(e)
+	}
 	return e
 }
 
@@ -1612,9 +1689,12 @@ func (c *call) failure() *ToolError {
 func (c *call) observed() bool { return c.g.config.Observe != nil && !c.riding }
 
 func (c *call) observe(reason StopReason, wait time.Duration) {
-	if !c.observed() {
-		return
+	if c.observed() {
+		c.observeAttempt(reason, wait)
 	}
+}
+
+func (c *call) observeAttempt(reason StopReason, wait time.Duration) {
 	c.tell(Event{
 		Tool: c.tool, Served: c.serving, Attempt: c.tries, Verdict: c.last, Err: c.lastErr, Reason: reason,
 		Took: time.Duration(c.ended - c.admission.start), Wait: wait,
@@ -1622,9 +1702,6 @@ func (c *call) observe(reason StopReason, wait time.Duration) {
 }
 
 func (c *call) observeEnd(e *ToolError) {
-	if !c.observed() {
-		return
-	}
 	event := Event{
 		Tool: c.tool, Served: c.serving, Final: true, Attempt: c.attempts, Verdict: c.last,
 		Took: time.Duration(max(c.now()-c.begun, 0)),

@@ -233,12 +233,12 @@ func (h *history) checkHealth(t ToolHealth) {
 func (h *history) checkAll() {
 	probes, out := map[string]int{}, map[*node]uint64{}
 	for _, p := range h.permits {
-		if p.node == nil {
+		if !p.Tracked() {
 			continue
 		}
 		out[p.node]++
 		s := p.node.Value.snap.Load()
-		if p.Probe() && !s.gone && s.state == StateHalfOpen && s.epoch == p.epoch && !s.expired(h.r.now()) {
+		if p.Probe() && !s.gone && s.state == StateHalfOpen && s.epoch == p.stamp.epoch() && !s.expired(h.r.now()) {
 			probes[p.Tool()]++
 		}
 	}

@@ -512,10 +512,13 @@ func goneUnder(p *params) *snapshot { return &snapshot{cfg: p, gone: true} }
 // unpark puts an entry that may be evicted again back into the queue. One that
 // was parked for something else and is now throttled will come back in time.
 func (r *Registry) unpark(n *node) {
-	e := &n.Value
-	if !e.parked.Load() {
-		return
+	if n.Value.parked.Load() {
+		r.tryUnpark(n)
 	}
+}
+
+func (r *Registry) tryUnpark(n *node) {
+	e := &n.Value
 	now := r.now()
 	if _, first := r.thawsFirst(e, now); !first && !e.evictable(now) {
 		return

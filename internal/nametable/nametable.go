@@ -26,6 +26,9 @@ type Node[V any] struct {
 // Name returns the node's name.
 func (n *Node[V]) Name() string { return n.name }
 
+// Loose returns a node that is in no table.
+func Loose[V any](name string) *Node[V] { return &Node[V]{name: name} }
+
 // Table is an open-addressing hash table with linear probing.
 //
 // Get, All and Len may be called from any goroutine. Put and Delete must not

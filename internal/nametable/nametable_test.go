@@ -237,3 +237,9 @@ func TestReadersFindWhatStaysWhileAWriterWorks(t *testing.T) {
 	readers.Wait()
 	assert.Equal(t, 5, table.Len())
 }
+
+func TestALooseNodeIsInNoTable(t *testing.T) {
+	n := Loose[int]("name")
+	assert.Equal(t, "name", n.Name())
+	assert.Zero(t, n.Value)
+}

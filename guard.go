@@ -367,8 +367,8 @@ type stamp struct {
 }
 
 const (
-	stampSpent = 1 << 31
-	stampProbe = 1 << 30
+	stampSpent uint32 = 1 << 31
+	stampProbe uint32 = 1 << 30
 )
 
 func newStamp(epoch uint64, probe bool) stamp {

@@ -943,12 +943,24 @@ func (f *frame) Value(key any) any {
 
 // inside reports whether the tool is running in this or an outer frame.
 func (f *frame) inside(tool string) bool {
-	for ; f != nil; f = settingsOf(f.Context).frame {
+	for ; f != nil; f = f.outer() {
 		if f.tool == tool {
 			return true
 		}
 	}
 	return false
+}
+
+// outer is settingsOf(f.Context).frame, without the walk on from there: a walk
+// for each frame would take the square of their number.
+func (f *frame) outer() *frame {
+	switch c := f.Context.Value(settingsKey{}).(type) {
+	case *settingsCtx:
+		return c.settings.frame
+	case *frame:
+		return c
+	}
+	return nil
 }
 
 // CallInfo says how one guarded call went. It is complete when the call has

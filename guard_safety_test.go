@@ -3,6 +3,7 @@ package toolhealth
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -183,6 +184,51 @@ func TestACallInsideOneOfTheSameToolRidesOnIt(t *testing.T) {
 		}
 		assert.Equal(t, []string{"between", "between", "a", "a"}, told, "nor is it observed a second time")
 	})
+}
+
+// asked is a context that counts how often it is asked for the settings of calls.
+type asked struct {
+	context.Context
+	times int
+}
+
+func (c *asked) Value(key any) any {
+	if key == (settingsKey{}) {
+		c.times++
+	}
+	return c.Context.Value(key)
+}
+
+func TestACallDeepInsideOthersGoesAllTheWayOutTwiceAtMost(t *testing.T) {
+	g := guardOn(t, NewRegistry(), nil)
+	outermost := &asked{Context: t.Context()}
+	var nest func(ctx context.Context, depth int)
+	nest = func(ctx context.Context, depth int) {
+		before := outermost.times
+		_, err := Call(ctx, g, strconv.Itoa(depth), func(ctx context.Context, _ string) (int, error) {
+			assert.LessOrEqual(t, outermost.times-before, 2, "depth %d", depth)
+			if depth < 20 {
+				nest(ctx, depth+1)
+			}
+			return 0, nil
+		})
+		assert.NoError(t, err)
+	}
+	nest(outermost, 0)
+	assert.Positive(t, outermost.times)
+}
+
+func TestACallRidesOnOneOfTheSameToolBeyondAContextWithSettings(t *testing.T) {
+	r := NewRegistry()
+	g := guardOn(t, r, nil)
+	_, err := Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {
+		ctx, _ = WithCallInfo(context.WithoutCancel(ctx))
+		return Call(WithoutFallback(ctx), g, "between", func(ctx context.Context, _ string) (string, error) {
+			return Call(ctx, g, "a", plays().run)
+		})
+	})
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, healthOf(t, r, "a").TotalCalls())
 }
 
 func TestTwentyNestedCallsAtTheEndOfACooldownCloseTheBreaker(t *testing.T) {

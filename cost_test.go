@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"reflect"
 	"runtime"
 	"strconv"
 	"testing"
@@ -117,12 +118,25 @@ func TestTheLayoutOfAnEntryFitsCacheLines(t *testing.T) {
 	assert.Less(t, unsafe.Offsetof(s.admitted), uintptr(line))
 }
 
+// The compiler keeps a struct in registers if it has no more than four words, and
+// neither it nor a struct in it has more than four fields.
 func TestAPermitIsReturnedInRegisters(t *testing.T) {
 	if strconv.IntSize != 64 {
 		t.Skip("laid out for 64 bits")
 	}
-	const words = 4 // what the compiler keeps in registers and need not copy
-	assert.LessOrEqual(t, unsafe.Sizeof(Permit{}), words*unsafe.Sizeof(uintptr(0)))
+	const most = 4
+	assert.LessOrEqual(t, unsafe.Sizeof(Permit{}), most*unsafe.Sizeof(uintptr(0)))
+	assert.LessOrEqual(t, reflect.TypeFor[Permit]().NumField(), most)
+	assert.LessOrEqual(t, reflect.TypeFor[stamp]().NumField(), most)
+}
+
+// internal/bench allocates things of these sizes to show what they cost alone.
+func TestTheSizesThatBenchmarksRepeatAreTheseStill(t *testing.T) {
+	if strconv.IntSize != 64 {
+		t.Skip("laid out for 64 bits")
+	}
+	assert.EqualValues(t, 32, unsafe.Sizeof(frame{}))
+	assert.EqualValues(t, 112, unsafe.Sizeof(snapshot{}))
 }
 
 func heapInUse() uint64 {

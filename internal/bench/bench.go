@@ -26,7 +26,8 @@ type Case struct {
 	Workers int
 	// Long: a slice has to be long, because starting the workers takes a while.
 	Long bool
-	// Last: leaves goroutines or global state behind, so it runs after the others.
+	// Last: leaves goroutines or global state behind, which go test -bench, where
+	// all cases share a process, has to run after the others.
 	Last bool
 	// New makes what is measured and returns the loop of n calls. The loop must
 	// panic if a call does not go the way that the case is named for.

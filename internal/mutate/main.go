@@ -134,9 +134,10 @@ const (
 	killed
 	timedOut
 	unreached // no test runs the place
+	untried   // the tests could not be run, or something else ended them
 )
 
-var fateTexts = [...]string{"SURVIVED", "killed", "timed out", "NOT REACHED"}
+var fateTexts = [...]string{"SURVIVED", "killed", "timed out", "NOT REACHED", "NOT TRIED"}
 
 func (f fate) String() string { return fateTexts[f] }
 
@@ -277,13 +278,16 @@ func (t *tester) try(id int, tests []*test, trace string) (fate, []byte) {
 	cmd.WaitDelay = time.Second
 	t.runs.Add(1)
 	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
 	switch {
 	case err == nil:
 		return survived, out
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return timedOut, out
+	case errors.As(err, &exit) && exit.Exited(): // not by a signal of somebody else's
+		return killed, out
 	}
-	return killed, out
+	return untried, append(out, err.Error()...)
 }
 
 // tryOut finds out the fate of a mutant.
@@ -385,6 +389,8 @@ func report(all, tried []*mutant, equivalent map[string]bool) (ok bool) {
 	for _, m := range tried {
 		count[m.fate]++
 		switch listed := equivalent[m.key()]; {
+		case m.fate == untried:
+			complain("%s", m.verdict())
 		case m.alive() && listed:
 			excused++
 		case m.alive():

@@ -228,3 +228,13 @@ func TestWhatIsListedAndWasNoticedIsTriedAgain(t *testing.T) {
 	assert.Equal(t, killed, noticed.fate)
 	assert.Equal(t, timedOut, other.fate, "it is not on the list")
 }
+
+func TestARunThatEndedForAnotherReasonIsNoNotice(t *testing.T) {
+	x, mutants := traced(t)
+	m := mutants["add: `a + b` with -"]
+	x.work = t.TempDir() // there is no binary in it
+	x.tryOut(m)
+	assert.Equal(t, untried, m.fate)
+	assert.False(t, report([]*mutant{m}, []*mutant{m}, nil))
+	assert.False(t, report([]*mutant{m}, []*mutant{m}, map[string]bool{m.key(): true}))
+}

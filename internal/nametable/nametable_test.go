@@ -239,7 +239,11 @@ func TestReadersFindWhatStaysWhileAWriterWorks(t *testing.T) {
 }
 
 func TestALooseNodeIsInNoTable(t *testing.T) {
+	var table Table[int]
 	n := Loose[int]("name")
 	assert.Equal(t, "name", n.Name())
-	assert.Zero(t, n.Value)
+	assert.Nil(t, table.Get("name"))
+	in := table.Put("name", func(*int) {})
+	assert.NotSame(t, n, in)
+	assert.Equal(t, 1, table.Len())
 }

@@ -3,6 +3,7 @@ package toolhealth
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -862,4 +863,25 @@ func TestTheLeastTripScoreDoesNotTripWithoutReason(t *testing.T) {
 	})
 	r.RecordFailure("search", 0)
 	assert.True(t, r.Available("search"))
+}
+
+func TestADurationWithoutEndTeachesALeaseThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const cooldown = time.Second
+		r := registryWith(t, func(c *Config) {
+			c.Breaker.FailureThreshold, c.Breaker.RecoveryDuration, c.Breaker.MaxOpenDuration = 1, cooldown, 0
+			c.Breaker.ProbeTimeout = time.Nanosecond
+		})
+		failTimes(r, "a", 1)
+		time.Sleep(cooldown)
+		require.True(t, r.AllowRequest("a"))
+		time.Sleep(time.Nanosecond) // the probe is lost
+		r.RecordSuccess("a", math.MaxInt64)
+		time.Sleep(cooldown)
+		require.True(t, r.AllowRequest("a"))
+		wait := healthOf(t, r, "a").RetryAfter
+		assert.Equal(t, maxDuration+cooldown, wait, "no bound is configured")
+		time.Sleep(wait)
+		assert.True(t, r.AllowRequest("a"))
+	})
 }

@@ -30,6 +30,10 @@ type Config struct {
 // Never is a time that does not come.
 const Never = time.Duration(math.MaxInt64)
 
+// Longest is what bounds a cooldown, and a lease that was learned, if the
+// configuration does not.
+const Longest = 10 * 365 * 24 * time.Hour
+
 // Breaker is the breaker of one tool. All times count from the same start. It is
 // comparable, so that a checker can tell whether two are the same.
 type Breaker struct {
@@ -117,9 +121,8 @@ func (b *Breaker) cooldownNow() time.Duration {
 			d.Mul(d, big.NewInt(int64(b.Config.Growth)))
 		}
 	}
-	const tenYears = 10 * 365 * 24 * time.Hour
-	if d.Cmp(big.NewInt(int64(tenYears))) > 0 {
-		return b.bounded(tenYears)
+	if d.Cmp(big.NewInt(int64(Longest))) > 0 {
+		return b.bounded(Longest)
 	}
 	return b.bounded(time.Duration(d.Int64()))
 }
@@ -292,7 +295,7 @@ func (b *Breaker) Report(now time.Duration, r Report) []Event {
 		lateByName := r.ByName && b.State == "open" && !b.Isolated && b.Lost && r.Took > b.Config.Lease
 		lateProbe := r.Probe && !mine && b.Config.Lease > 0 && r.Took > b.Config.Lease && r.Epoch >= b.Operated
 		if lateProbe || lateByName {
-			b.LeastLease = max(b.LeastLease, b.bounded(later(r.Took, r.Took)))
+			b.LeastLease = max(b.LeastLease, b.bounded(min(later(r.Took, r.Took), Longest)))
 		}
 	}
 	switch b.State {

@@ -1190,7 +1190,7 @@ func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx conte
 		c.serves, c.broken = o.serves, o.broken
 	}
 	var out Out
-	for c.next() {
+	for going := c.start() || c.nextSubstitute(); going; going = c.next() {
 		out = attempt(&c, fn, o)
 	}
 	failure := c.end()
@@ -1227,53 +1227,53 @@ func askPartial[Out any](ctx context.Context, partial func(context.Context, *Too
 
 // attempt runs fn once and reports how that went.
 func attempt[Out any](c *call, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (out Out) {
-	ctx, cancel := c.attemptContext()
+	cancel := c.attemptContext()
 	if cancel != nil {
 		defer cancel()
 	}
 	// This defer sees a return, a panic and a runtime.Goexit alike, so that the
 	// admission is settled and the call ends whatever fn and the observers do.
 	var err error
-	returned, reported := false, false
+	c.returned, c.reported = false, false
 	defer func() {
-		if reported {
+		if c.reported {
 			return
 		}
-		if !returned {
+		if !c.returned {
 			why := errGoexit
 			if v := recover(); v != nil {
 				why = &PanicError{Value: v, Stack: debug.Stack()}
 			}
 			defer func() {
-				if why == errGoexit || !reported { // the goroutine is ending
+				if why == errGoexit || !c.reported { // the goroutine is ending
 					c.abort()
 				}
 			}()
-			c.done(ctx, why)
-			reported = true
+			c.done(why)
+			c.reported = true
 			return
 		}
 		c.abort()
 	}()
 	if c.policy.Detach {
-		out, err = detached(ctx, c, fn, o)
-	} else if out, err = fn(ctx, c.serving); err == nil && o != nil {
+		out, err = detached(c, fn, o)
+	} else if out, err = fn(c.attempt, c.serving); err == nil && o != nil {
 		err = o.check(out)
 	}
-	returned = true
-	c.done(ctx, err)
-	reported = true
+	c.returned = true
+	c.done(err)
+	c.reported = true
 	return out
 }
 
 // detached runs fn on a goroutine of its own and stops waiting when ctx is done.
-func detached[Out any](ctx context.Context, c *call, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (Out, error) {
+func detached[Out any](c *call, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (Out, error) {
 	type result struct {
 		out Out
 		err error
 	}
 	results := make(chan result, 1)
-	tool, stats := c.serving, c.counts
+	ctx, tool, stats := c.attempt, c.serving, c.counts
 	var left atomic.Bool // set by whichever leaves first: the guard or fn
 	go func() {
 		r := result{err: errGoexit}
@@ -1325,11 +1325,15 @@ type call struct {
 	// The tool that is being tried, and its current attempt.
 	admission
 	serving string
+	standIn bool // serving is a substitute
 	policy  *Policy
 	counts  *guardStats // of serving; nil if it is not tracked
+	attempt *frame      // the ctx of the attempt
 	riding  bool        // on an outer call of the same tool: not admitted, not counted
-	tries   int         // runs of serving
-	wait    time.Duration
+	// returned: the tool function has, on its own. reported: done has heard of it.
+	returned, reported bool
+	tries              int // runs of serving
+	wait               time.Duration
 
 	// The call as a whole.
 	step       callStep
@@ -1349,9 +1353,8 @@ type call struct {
 type callStep uint8
 
 const (
-	stepBegin      callStep = iota // next tries the tool that was asked for
+	stepSubstitute callStep = iota // next tries the next substitute
 	stepRetry                      // next waits and tries the same tool again
-	stepSubstitute                 // next tries the next substitute
 	stepDone                       // a tool has answered
 )
 
@@ -1379,14 +1382,11 @@ func (c *call) now() int64 {
 	return since(c.g.base)
 }
 
-// next gets the next attempt admitted; false when there is none.
+// next gets another attempt admitted; false when there is none.
 func (c *call) next() bool {
 	switch c.step {
-	case stepBegin:
-		c.step = stepSubstitute
-		if c.start() {
-			return true
-		}
+	case stepDone:
+		return false
 	case stepRetry:
 		c.step = stepSubstitute
 		bucket := c.counts
@@ -1396,8 +1396,6 @@ func (c *call) next() bool {
 		if bucket != nil && c.policy.RetryBudget > 0 {
 			bucket.refund(10) // only a retry that is made costs a token
 		}
-	case stepDone:
-		return false
 	}
 	return c.nextSubstitute()
 }
@@ -1413,7 +1411,7 @@ func (c *call) start() bool {
 		c.cancel(err, nil)
 		return false
 	}
-	if c.settings.frame.inside(c.tool) {
+	if c.settings.frame != nil && c.settings.frame.inside(c.tool) {
 		c.riding, c.admission = true, admission{start: c.begun}
 		return true
 	}
@@ -1431,7 +1429,7 @@ func (c *call) nextSubstitute() bool {
 		case c.serves != nil && !c.serves(tool):
 			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: errNoAdapter}, true)
 		default:
-			c.serving, c.policy, c.tries = tool, c.g.policy(tool), 0
+			c.serving, c.standIn, c.policy, c.tries = tool, true, c.g.policy(tool), 0
 			if c.admit(c.now()) {
 				return true
 			}
@@ -1473,8 +1471,7 @@ func (c *call) admit(now int64) bool {
 
 // count counts what the gate has said.
 func (c *call) count(admitted bool) {
-	primary := c.serving == c.tool
-	if primary && c.stats == nil {
+	if !c.standIn && c.stats == nil {
 		c.stats = c.counts
 		c.stats.calls.Add(1)
 		c.slot = c.stats.running.Start(c.begun)
@@ -1482,35 +1479,35 @@ func (c *call) count(admitted bool) {
 	switch {
 	case !admitted:
 		c.counts.refusals.Add(1)
-		if primary && c.tries == 0 {
+		if !c.standIn && c.tries == 0 {
 			c.counts.turned.Add(1)
 		}
 	case c.tries > 0:
 		c.counts.retries.Add(1)
-	case !primary:
+	case c.standIn:
 		c.counts.asked.Add(1)
 	}
 }
 
-// attemptContext returns the ctx for the tool function, and its cancel if it has
-// a time limit.
-func (c *call) attemptContext() (context.Context, context.CancelFunc) {
+// attemptContext makes the ctx for the tool function, and returns its cancel if it
+// has a time limit.
+func (c *call) attemptContext() context.CancelFunc {
 	ctx, cancel := c.ctx, context.CancelFunc(nil)
 	if c.policy.Timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, c.policy.Timeout)
 	}
-	return &frame{ctx, c.serving}, cancel
+	c.attempt = &frame{ctx, c.serving}
+	return cancel
 }
 
-// done reports the end of an attempt and decides how to go on. ctx is the
-// attempt's.
-func (c *call) done(ctx context.Context, err error) {
+// done reports the end of an attempt and decides how to go on.
+func (c *call) done(err error) {
 	c.ended = max(c.now(), c.admission.start)
 	c.attempts++
 	c.tries++
 	c.last, c.lastErr = Verdict{}, err
 	if err != nil {
-		c.classify(ctx, err)
+		c.classify(err)
 	} else if c.node != nil {
 		c.succeed(c.registry, c.ended)
 	}
@@ -1533,12 +1530,12 @@ func (c *call) done(ctx context.Context, err error) {
 
 // classify finds out what err means and reports it, also if the Classifier ends
 // the goroutine.
-func (c *call) classify(ctx context.Context, err error) {
+func (c *call) classify(err error) {
 	c.last = vUnknown
 	if c.node != nil {
 		defer func() { c.report(c.registry, c.last, c.ended) }()
 	}
-	if ctx.Err() != nil && c.ctx.Err() == nil {
+	if c.attempt.Err() != nil && c.ctx.Err() == nil {
 		err = &attemptTimeoutError{err}
 	}
 	took := time.Duration(c.ended - c.admission.start)
@@ -1552,7 +1549,7 @@ func (c *call) classify(ctx context.Context, err error) {
 // judge says how to go on after a failed attempt, and what wait goes with it.
 func (c *call) judge() (StopReason, time.Duration) {
 	limit := c.policy.MaxAttempts
-	if c.settings.frame != nil || c.serving != c.tool {
+	if c.settings.frame != nil || c.standIn {
 		limit = 1 // retries are the outermost call's; a substitute has one chance
 	}
 	var open StopReason
@@ -1596,7 +1593,7 @@ func (c *call) replaceable(reason StopReason) bool {
 	switch {
 	case reason == StopCanceled, reason == StopOutcomeUnknown:
 		return false
-	case c.last.Outcome == OutcomeRejected && c.serving == c.tool:
+	case c.last.Outcome == OutcomeRejected && !c.standIn:
 		return false // the request is wrong, for whomever
 	case c.last.Outcome == OutcomeNeutral && c.last.Kind == KindDenied:
 		return false
@@ -1646,7 +1643,7 @@ func (c *call) end() *ToolError {
 	if c.stats != nil {
 		switch {
 		case e == nil:
-			if c.serving != c.tool {
+			if c.standIn {
 				c.stats.fallbacks.Add(1)
 			}
 		case e.Reason == StopCanceled:

@@ -345,13 +345,13 @@ func fieldNames(fields []jsonField) string {
 // snippet is the beginning of some JSON, for an error.
 func snippet(data []byte) string { return fmt.Sprintf("%.80s", bytes.TrimSpace(data)) }
 
-// nested returns a field that is an object itself. Its problems have its name.
+// nested returns a field of a whole configuration that is an object itself. Its
+// problems have its name.
 func nested(p *problems, name string, fields []jsonField) jsonField {
 	return jsonField{name, func(data json.RawMessage) {
-		prefix := p.prefix
-		p.prefix += name + "."
+		p.prefix = name + "."
 		decodeFields(p, data, fields)
-		p.prefix = prefix
+		p.prefix = ""
 	}, mustObject}
 }
 
@@ -367,14 +367,13 @@ func overrides[T any](p *problems, name string, into *map[string]T, base *T, fie
 		if byTool != nil {
 			*into = make(map[string]T, len(byTool))
 		}
-		prefix := p.prefix
 		for _, tool := range slices.Sorted(maps.Keys(byTool)) {
 			own := *base
-			p.prefix = prefix + fmt.Sprintf("%s[%.80q].", name, tool)
+			p.prefix = fmt.Sprintf("%s[%.80q].", name, tool)
 			decodeFields(p, byTool[tool], fields(&own))
 			(*into)[tool] = own
 		}
-		p.prefix = prefix
+		p.prefix = ""
 	}, mustObject}
 }
 

@@ -278,6 +278,8 @@ toolhealth: config: tools["b"] is 3, must be an object`)
 	assert.Equal(t, Config{}, c)
 	assert.EqualError(t, json.Unmarshal([]byte(`{"tools":{"a":{}},"zones":1}`), &c),
 		"toolhealth: config: zones is unknown, must be one of breaker, tools, max_tools, registered_only")
+	assert.EqualError(t, json.Unmarshal([]byte(`{"about":1,"max_tools":1.5}`), &c), `toolhealth: config: about is unknown, must be one of breaker, tools, max_tools, registered_only
+toolhealth: config: max_tools is 1.5, must be a whole number`, "what comes after an unknown key is read, too")
 	assert.EqualError(t, json.Unmarshal([]byte(`{"tools":[]}`), &c), "toolhealth: config: tools is [], must be an object")
 }
 

@@ -6,9 +6,10 @@
 // All mutants are compiled into one test binary, each behind a number, so that
 // trying one costs a run of some tests and no build. The tree is never touched:
 // the changed files reach the compiler through -overlay. What a mutant is:
-// statements and defers that are left out, conditions that are always or never
-// true, comparisons moved by one or turned round, && and || exchanged, + and -, *
-// and /, min and max; literals and enumeration values that are one too high,
+// statements and defers that are left out, break in the place of continue, another
+// operator or none in an assignment, conditions that are always or never true,
+// comparisons moved by one or turned round, && and || exchanged, + and -, ++ and --,
+// * and /, min and max; literals and enumeration values that are one too high,
 // results that are zero, compare-and-swaps that store whatever is there.
 //
 // At first every test runs alone and unbroken, to see which mutants' places it

@@ -36,6 +36,26 @@ func twice(a int) int {
 func hidden() int { return 3 }
 
 func idle(n int) int { return n + 1 }
+
+func sum(list ...int) (total, n int) {
+	for _, x := range list {
+		if x < 0 {
+			continue
+		}
+		total += x
+		n++
+	}
+	return total, n
+}
+
+func search(x int) int {
+	for {
+		if x++; x%7 != 0 {
+			continue
+		}
+		return x
+	}
+}
 `,
 	"toy_test.go": `package toy
 
@@ -67,6 +87,9 @@ func TestAdd(t *testing.T) {
 func TestTwice(t *testing.T) {
 	if twice(3) != 6 || twice(30) != 60 {
 		t.Fatal("twice")
+	}
+	if total, n := sum(3, -1, 4); total != 7 || n != 2 || search(8) != 14 {
+		t.Fatal("sum or search")
 	}
 	if others == 2 && hidden() != 3 {
 		t.Fatal("hidden")
@@ -133,6 +156,10 @@ func TestAMutantIsTriedWithTheTestsThatPassItsPlaceAndASurvivorWithAll(t *testin
 		{"start: zero for `return 7`", all, killed, 0, "FuzzBegun"},
 		{"hidden: zero for `return 3`", nil, killed, 1, "TestTwice"},
 		{"idle: `n + 1` with -", nil, unreached, 1, ""},
+		{"sum: `break` in the place of `continue`", []string{"TestTwice"}, killed, 1, "TestTwice"},
+		{"sum: `total = x` in the place of `total += x`", []string{"TestTwice"}, killed, 1, "TestTwice"},
+		{"sum: `total -= x` in the place of `total += x`", []string{"TestTwice"}, killed, 1, "TestTwice"},
+		{"sum: `n--` in the place of `n++`", []string{"TestTwice"}, killed, 1, "TestTwice"},
 	} {
 		m := mutants[c.key]
 		require.NotNil(t, m, c.key)
@@ -145,6 +172,13 @@ func TestAMutantIsTriedWithTheTestsThatPassItsPlaceAndASurvivorWithAll(t *testin
 			assert.Equal(t, c.runs, x.runs.Load()-before, c.key)
 		}
 	}
+}
+
+// Without the loop's end the function would not compile.
+func TestALoopWithoutAnEndIsNotBrokenOutOf(t *testing.T) {
+	_, mutants := traced(t)
+	assert.Contains(t, mutants, "search: leave out `continue`")
+	assert.NotContains(t, mutants, "search: `break` in the place of `continue`")
 }
 
 func TestThePlanIsQuickTestsFirstAndThenAllThatIsLeft(t *testing.T) {

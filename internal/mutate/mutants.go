@@ -129,11 +129,12 @@ func load(dir string) (*pack, error) {
 type finder struct {
 	*pack
 	*source
-	fn string
+	fn      string
+	endless map[*ast.BranchStmt]bool // those inside a loop without a condition
 }
 
 func (p *pack) find(s *source) {
-	w := &finder{p, s, ""}
+	w := &finder{p, s, "", make(map[*ast.BranchStmt]bool)}
 	for _, d := range s.ast.Decls {
 		fn, ok := d.(*ast.FuncDecl)
 		if !ok || fn.Body == nil {
@@ -198,6 +199,13 @@ func (w *finder) visit(n ast.Node) bool {
 	case *ast.ForStmt:
 		if n.Cond != nil {
 			w.never(n.Cond)
+		} else { // may end a function that returns something: no break out of it
+			ast.Inspect(n.Body, func(n ast.Node) bool {
+				if b, ok := n.(*ast.BranchStmt); ok {
+					w.endless[b] = true
+				}
+				return true
+			})
 		}
 	case *ast.BinaryExpr:
 		w.binary(n)
@@ -243,11 +251,49 @@ func (w *finder) statements(list []ast.Stmt) {
 			continue
 		}
 		id := w.mutant(s, "leave out `"+w.piece(s)+"`")
+		others, ids := w.otherStatements(s), []int(nil)
+		for _, other := range others {
+			ids = append(ids, w.mutant(s, fmt.Sprintf("`%s` in the place of `%s`", other, w.piece(s))))
+		}
 		from, to := w.part(s)
 		w.spot(s, func(sub func(int, int) string) string {
-			return fmt.Sprintf("if !mutantIs(%d) { %s }", id, sub(from, to))
+			text := ""
+			for i, other := range others {
+				text += fmt.Sprintf("if mutantIs(%d) { %s } else ", ids[i], other)
+			}
+			return text + fmt.Sprintf("if !mutantIs(%d) { %s }", id, sub(from, to))
 		})
 	}
+}
+
+var otherAssignments = map[token.Token]token.Token{
+	token.ADD_ASSIGN: token.SUB_ASSIGN, token.SUB_ASSIGN: token.ADD_ASSIGN,
+	token.MUL_ASSIGN: token.QUO_ASSIGN, token.OR_ASSIGN: token.AND_ASSIGN,
+}
+
+// otherStatements returns what may stand in the place of a statement: break for
+// continue, ++ and -- exchanged, another operator or none in an assignment.
+func (w *finder) otherStatements(s ast.Stmt) (others []string) {
+	switch s := s.(type) {
+	case *ast.BranchStmt:
+		if s.Tok == token.CONTINUE && !w.endless[s] {
+			others = append(others, "break")
+		}
+	case *ast.IncDecStmt:
+		other := map[token.Token]token.Token{token.INC: token.DEC, token.DEC: token.INC}[s.Tok]
+		others = append(others, w.piece(s.X)+other.String())
+	case *ast.AssignStmt:
+		if s.Tok == token.ASSIGN {
+			break
+		}
+		x, y := w.piece(s.Lhs[0]), w.piece(s.Rhs[0])
+		others = append(others, x+" = "+y)
+		isText := types.Identical(w.info.Types[s.Lhs[0]].Type.Underlying(), types.Typ[types.String])
+		if other, ok := otherAssignments[s.Tok]; ok && !isText {
+			others = append(others, fmt.Sprintf("%s %v %s", x, other, y))
+		}
+	}
+	return others
 }
 
 // condition makes a condition always and never true.

@@ -207,19 +207,29 @@ var failureByName = event{op: opSettle, byName: true, outcome: OutcomeFailure, k
 
 func TestAnEntryIsEvictedOrHearsOfAFailureAndNeverBoth(t *testing.T) {
 	p := newParams(DefaultBreakerConfig())
-	for round := range 10_000 {
-		e := new(entry)
-		e.snap.Store(p.initial)
-		var evicted, counted bool
-		atOnce(2, func(i int) {
-			if i == 0 {
-				_, counted = e.apply(failureByName, 1, &e.stats)
-			} else {
-				evicted = e.evict(1)
+	e := new(entry)
+	e.snap.Store(p.initial)
+	success := event{op: opSettle, byName: true}
+	var over atomic.Bool
+	atOnce(2, func(i int) {
+		if i == 1 {
+			for !over.Load() {
+				if e.evict(1) {
+					e.snap.Store(p.initial) // the next one, in the same place
+				}
 			}
-		})
-		require.NotEqual(t, evicted, counted, "round %d", round)
-	}
+			return
+		}
+		defer over.Store(true)
+		for range 100_000 {
+			if _, counted := e.apply(failureByName, 1, &e.stats); !counted {
+				continue // it had been evicted
+			}
+			if _, there := e.apply(success, 1, &e.stats); !assert.True(t, there, "evicted after a failure that counted") {
+				return
+			}
+		}
+	})
 }
 
 func TestAFailureThatMeetsNewConfigsIsNotLost(t *testing.T) {

@@ -346,13 +346,14 @@ func (t *tester) tryAll(mutants []*mutant) {
 	})
 }
 
-// tryAgain gives the mutants that are listed as equivalent and were noticed
-// another try, last of all, alone and with more patience: on a busy machine a test
-// may fail by itself, and what gives the same result may be a hundred times slower.
+// tryAgain gives the mutants whose fate is not what the list says another try,
+// last of all, alone and with more patience. On a busy machine a test may fail by
+// itself, and what gives the same result may be a hundred times slower; and a race
+// may not come about while another run of the tests has the other processor.
 func (t *tester) tryAgain(mutants []*mutant, equivalent map[string]bool) {
 	t.o.timeout *= 30
 	for _, m := range mutants {
-		if equivalent[m.key()] && !m.alive() {
+		if equivalent[m.key()] == !m.alive() {
 			t.tryOut(m)
 		}
 	}

@@ -249,18 +249,22 @@ func TestWhatIsListedHasToExistAndToSurvive(t *testing.T) {
 	}
 }
 
-// A test that failed by itself does not take a mutant off the list.
-func TestWhatIsListedAndWasNoticedIsTriedAgain(t *testing.T) {
+// A test that failed by itself does not take a mutant off the list, and a race that
+// did not come about does not put one there.
+func TestWhatContradictsTheListIsTriedAgain(t *testing.T) {
 	x, mutants := traced(t)
 	listed, noticed := mutants["twice: never `a > 10`"], mutants["add: `a + b` with -"]
 	other := mutants["twice: `a > 10` with >="]
 	for _, m := range []*mutant{listed, noticed, other} {
 		m.fate = timedOut
 	}
-	x.tryAgain([]*mutant{listed, noticed, other}, map[string]bool{listed.key(): true, noticed.key(): true})
+	missed := mutants["sum: `n--` in the place of `n++`"]
+	missed.fate = survived
+	x.tryAgain([]*mutant{listed, noticed, other, missed}, map[string]bool{listed.key(): true, noticed.key(): true})
 	assert.Equal(t, survived, listed.fate)
 	assert.Equal(t, killed, noticed.fate)
 	assert.Equal(t, timedOut, other.fate, "it is not on the list")
+	assert.Equal(t, killed, missed.fate, "neither is this one, and it had survived")
 }
 
 func TestARunThatEndedForAnotherReasonIsNoNotice(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -161,6 +162,16 @@ func timed(run func(int), n, workers int) (took time.Duration, undisturbed bool)
 	took = time.Since(start)
 	cpu = cpuTime(workers) - cpu
 	return took, float64(cpu) >= 0.96*float64(max(workers, 1))*float64(took)
+}
+
+// CaseNamed returns the case of this name, and panics if there is none.
+func CaseNamed(name string) Case {
+	cases := Cases()
+	i := slices.IndexFunc(cases, func(c Case) bool { return c.Name == name })
+	if i < 0 {
+		panic(fmt.Sprintf("there is no case %q", name))
+	}
+	return cases[i]
 }
 
 // Cases returns every case, the ones that leave something behind last.

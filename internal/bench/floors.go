@@ -27,17 +27,19 @@ var (
 	callee       caller = &nop{}
 )
 
+// plainMap is the cheapest registry: a V of its own for each tool.
+func plainMap[V any]() map[string]*V {
+	m := make(map[string]*V, tools)
+	for _, name := range thousand.Registered {
+		m[name] = new(V)
+	}
+	return m
+}
+
 // floors are what the parts cost. A sum is one loop that does all its parts, not
 // a sum of figures: parts that overlap in the processor cost less together.
 func floors() []Case {
 	var words pair
-	plain := func() map[string]*pair {
-		m := make(map[string]*pair, tools)
-		for _, name := range thousand.Registered {
-			m[name] = new(pair)
-		}
-		return m
-	}
 	return []Case{
 		{Name: "floor/loop", New: func(*Teardown) func(int) {
 			return func(n int) {
@@ -73,7 +75,7 @@ func floors() []Case {
 			}
 		}},
 		{Name: "floor/1lookup", New: func(*Teardown) func(int) {
-			m := plain()
+			m := plainMap[pair]()
 			return func(n int) {
 				c := over(thousand.Lookups)
 				for range n {
@@ -83,7 +85,7 @@ func floors() []Case {
 		}},
 		{Name: "floor/1lookup-sync.Map", New: func(*Teardown) func(int) {
 			var m sync.Map
-			for name, p := range plain() {
+			for name, p := range plainMap[pair]() {
 				m.Store(name, p)
 			}
 			return func(n int) {
@@ -95,7 +97,7 @@ func floors() []Case {
 			}
 		}},
 		{Name: FloorRefusal, New: func(*Teardown) func(int) {
-			m := plain()
+			m := plainMap[pair]()
 			return func(n int) {
 				c := over(thousand.Lookups)
 				var sum time.Duration
@@ -107,7 +109,7 @@ func floors() []Case {
 			}
 		}},
 		{Name: "floor/2adds+1lookup", New: func(*Teardown) func(int) {
-			m := plain()
+			m := plainMap[pair]()
 			return func(n int) {
 				c := over(thousand.Lookups)
 				for range n {
@@ -118,7 +120,7 @@ func floors() []Case {
 			}
 		}},
 		{Name: FloorGate, New: func(*Teardown) func(int) {
-			m := plain()
+			m := plainMap[pair]()
 			return func(n int) {
 				c := over(thousand.Lookups)
 				var sum time.Duration
@@ -136,7 +138,7 @@ func floors() []Case {
 		// The same with the additions made to what was looked up, as any registry
 		// must: 1,000 words do not stay in the nearest cache.
 		{Name: "floor/2clocks+2adds-there+1lookup", New: func(*Teardown) func(int) {
-			m := plain()
+			m := plainMap[pair]()
 			return func(n int) {
 				c := over(thousand.Lookups)
 				var sum time.Duration

@@ -317,10 +317,7 @@ func parallel() []Case {
 			}
 			maps, words := make([]map[string]*pair, k), make([]*padded, k)
 			for w := range k {
-				maps[w], words[w] = make(map[string]*pair), new(padded)
-				for _, name := range thousand.Registered {
-					maps[w][name] = new(pair)
-				}
+				maps[w], words[w] = plainMap[pair](), new(padded)
 				if !apart {
 					words[w] = words[0]
 				}

@@ -57,10 +57,7 @@ func parts() []Case {
 		// its outcome has a number and a duration.
 		{Name: LeastGate, New: func(*Teardown) func(int) {
 			type words struct{ admitted, settled, ok, sum atomic.Int64 }
-			m := make(map[string]*words, tools)
-			for _, name := range thousand.Registered {
-				m[name] = new(words)
-			}
+			m := plainMap[words]()
 			return func(n int) {
 				c := over(thousand.Lookups)
 				for range n {

@@ -391,11 +391,9 @@ func report(all, tried []*mutant, equivalent map[string]bool) (ok bool) {
 	for _, m := range tried {
 		count[m.fate]++
 		switch listed := equivalent[m.key()]; {
-		case m.fate == untried:
-			complain("%s", m.verdict())
 		case m.alive() && listed:
 			excused++
-		case m.alive():
+		case m.alive() || m.fate == untried:
 			complain("%s", m.verdict())
 		case listed:
 			complain("listed as equivalent, but %s", m.verdict())

@@ -48,7 +48,8 @@ func main() {
 			fmt.Println(c.Name)
 		}
 	case *child != "":
-		if err := runChild(*child); err != nil {
+		r := bench.Measure(bench.CaseNamed(*child), *benchtime)
+		if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
 			log.Fatal(err)
 		}
 	default:
@@ -56,15 +57,6 @@ func main() {
 			log.Fatal(err)
 		}
 	}
-}
-
-func runChild(name string) error {
-	for _, c := range bench.Cases() {
-		if c.Name == name {
-			return json.NewEncoder(os.Stdout).Encode(bench.Measure(c, *benchtime))
-		}
-	}
-	return fmt.Errorf("there is no case %q", name)
 }
 
 func runAll(cases []bench.Case) error {

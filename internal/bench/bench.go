@@ -56,6 +56,7 @@ type Result struct {
 	AllocsOp   float64
 	BytesPerOp float64
 	Disturbed  bool // no slice had the processor to itself: NsPerOp is too high
+	Yardstick  Yardstick
 }
 
 // Undisturbed returns the results that are not disturbed, or all if there is none.
@@ -80,10 +81,12 @@ func (r Result) String() string {
 // Measure runs a case for about as long as benchtime, in slices of a tenth of it,
 // after it has run for that long unmeasured: a service has touched its heap before.
 // Slices during which the kernel gave the processor to somebody else are thrown
-// away: they are known by less processor time than time (see cpuTime). What is
-// left is averaged, so that what a case costs the garbage collector is in it. If
-// nothing is left, the quickest slice stands for all.
-func Measure(c Case, benchtime time.Duration) Result {
+// away (they are known by less processor time than time, see cpuTime), and so are
+// those before or after which the yardstick took a tenth longer than it can. What
+// is left is averaged, so that what a case costs the garbage collector is in it. If
+// nothing is left, the quickest slice stands for all. y is what the yardstick has
+// taken in earlier measurements.
+func Measure(c Case, benchtime time.Duration, y Yardstick) Result {
 	if c.Procs > 0 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(c.Procs))
 	}
@@ -96,7 +99,7 @@ func Measure(c Case, benchtime time.Duration) Result {
 	run := c.New(&t)
 	runtime.GC() // of what the case before left
 
-	slice, patience := benchtime/10, 5*benchtime
+	slice, patience := benchtime/10, 10*benchtime
 	if c.Workers > 1 && !c.Long { // more than one processor has to be there at once
 		slice, patience = slice/5, 4*patience
 	}
@@ -104,28 +107,34 @@ func Measure(c Case, benchtime time.Duration) Result {
 	for start := time.Now(); time.Since(start) < benchtime; {
 		run(n)
 	}
+	for range 20 {
+		y.quiet(c.Workers)
+	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	var calls, kept int
 	var took, spent time.Duration
-	best := time.Duration(math.MaxInt64)
+	quickest := time.Duration(math.MaxInt64)
+	quiet := y.quiet(c.Workers)
 	for took < benchtime && spent < patience {
 		d, undisturbed := timed(run, n, c.Workers)
-		if undisturbed {
+		wasQuiet := quiet
+		quiet = y.quiet(c.Workers)
+		if undisturbed && wasQuiet && quiet {
 			kept += n
 			took += d
 		}
 		calls += n
 		spent += d
-		best = min(best, d)
+		quickest = min(quickest, d)
 	}
 	runtime.ReadMemStats(&after)
 	disturbed := kept == 0
 	if disturbed {
-		kept, took = n, best
+		kept, took = n, quickest
 	}
 	return Result{
-		Case: c.Name, N: kept, Disturbed: disturbed,
+		Case: c.Name, N: kept, Disturbed: disturbed, Yardstick: y,
 		NsPerOp:    float64(took.Nanoseconds()) / float64(kept),
 		AllocsOp:   float64(after.Mallocs-before.Mallocs) / float64(calls),
 		BytesPerOp: float64(after.TotalAlloc-before.TotalAlloc) / float64(calls),

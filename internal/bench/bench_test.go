@@ -3,6 +3,7 @@ package bench
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -81,11 +82,42 @@ func TestMeasureCountsAllocations(t *testing.T) {
 				sink = new([64]byte)
 			}
 		}
-	}}, 5*time.Millisecond)
+	}}, 5*time.Millisecond, make(Yardstick))
 	if r.AllocsOp < 0.99 || r.AllocsOp > 1.2 || r.BytesPerOp < 63 || r.BytesPerOp > 80 || r.NsPerOp <= 0 {
 		t.Errorf("one allocation of 64 bytes was measured as %v", r)
 	}
 	_ = sink
+}
+
+func TestTheYardstickKnowsItsBestAndWhatIsLonger(t *testing.T) {
+	y := make(Yardstick)
+	for range 100 {
+		y.quiet(1)
+	}
+	if y[1] <= 0 || len(y) != 1 {
+		t.Fatalf("the best of one at a time: %v", y)
+	}
+	y[1] = time.Nanosecond
+	if y.quiet(1) || y[1] != time.Nanosecond {
+		t.Errorf("thousands of times its best is not quiet, and no new best: %v", y)
+	}
+	y.quiet(2)
+	if n := min(2, runtime.GOMAXPROCS(0)); y[n] <= 0 {
+		t.Errorf("two at once have a best of their own: %v", y)
+	}
+	y[1] = time.Hour
+	if !y.quiet(1) || y[1] == time.Hour {
+		t.Errorf("a new best is quiet: %v", y)
+	}
+}
+
+func TestMeasureCountsNoAllocationsOfItsOwn(t *testing.T) {
+	r := Measure(Case{Name: "x", New: func(*Teardown) func(int) {
+		return func(n int) { time.Sleep(time.Duration(n) * time.Millisecond) }
+	}}, 5*time.Millisecond, make(Yardstick))
+	if r.AllocsOp != 0 {
+		t.Errorf("a call that takes as long as a slice and allocates nothing was measured as %v", r)
+	}
 }
 
 func TestASectionIsReplacedWhereItStands(t *testing.T) {

@@ -73,6 +73,7 @@ type curve struct {
 // measure measures all points of all curves, round after round, and returns the
 // medians as of gives them.
 func measure(benchtime time.Duration, xs []int, curves []curve, of func(bench.Result) float64) []line {
+	y := make(bench.Yardstick)
 	samples := make([][][]bench.Result, len(curves))
 	for i := range samples {
 		samples[i] = make([][]bench.Result, len(xs))
@@ -80,7 +81,7 @@ func measure(benchtime time.Duration, xs []int, curves []curve, of func(bench.Re
 	for range *rounds {
 		for i, c := range curves {
 			for j, x := range xs {
-				samples[i][j] = append(samples[i][j], bench.Measure(c.at(x), benchtime))
+				samples[i][j] = append(samples[i][j], bench.Measure(c.at(x), benchtime, y))
 			}
 		}
 	}

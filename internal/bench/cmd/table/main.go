@@ -29,6 +29,7 @@ var (
 	raw       = flag.String("raw", "", "also write every measurement to this file, for benchstat")
 	results   = flag.String("results", "RESULTS.md", "file to write the tables to")
 	list      = flag.Bool("list", false, "list the cases and stop")
+	yardstick = flag.String("yardstick", "{}", "what the yardstick has taken so far (used by the command itself)")
 	child     = flag.String("child", "", "measure this case once and print it (used by the command itself)")
 )
 
@@ -48,7 +49,11 @@ func main() {
 			fmt.Println(c.Name)
 		}
 	case *child != "":
-		r := bench.Measure(bench.CaseNamed(*child), *benchtime)
+		y := make(bench.Yardstick)
+		if err := json.Unmarshal([]byte(*yardstick), &y); err != nil {
+			log.Fatal(err)
+		}
+		r := bench.Measure(bench.CaseNamed(*child), *benchtime, y)
 		if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
 			log.Fatal(err)
 		}
@@ -62,13 +67,15 @@ func main() {
 func runAll(cases []bench.Case) error {
 	start := time.Now()
 	samples := make(map[string][]bench.Result)
+	y := make(bench.Yardstick)
 	var lines []string
 	for round := range *rounds {
 		for _, c := range cases {
-			r, err := measure(c)
+			r, err := measure(c, y)
 			if err != nil {
 				return err
 			}
+			y = r.Yardstick
 			samples[c.Name] = append(samples[c.Name], r)
 			lines = append(lines, r.String())
 		}
@@ -125,8 +132,12 @@ func runAll(cases []bench.Case) error {
 }
 
 // measure runs a case once in a new process.
-func measure(c bench.Case) (r bench.Result, err error) {
-	cmd := exec.Command(os.Args[0], "-child", c.Name, "-benchtime", benchtime.String())
+func measure(c bench.Case, y bench.Yardstick) (r bench.Result, err error) {
+	known, err := json.Marshal(y)
+	if err != nil {
+		return r, err
+	}
+	cmd := exec.Command(os.Args[0], "-child", c.Name, "-benchtime", benchtime.String(), "-yardstick", string(known))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -931,7 +931,7 @@ func settingsOf(ctx context.Context) settings {
 // allocates one, so it holds no more than it must.
 type frame struct {
 	context.Context
-	tool string // that runs
+	tool *node // that runs; in no table if it is not tracked
 }
 
 func (f *frame) Value(key any) any {
@@ -944,7 +944,7 @@ func (f *frame) Value(key any) any {
 // inside reports whether the tool is running in this or an outer frame.
 func (f *frame) inside(tool string) bool {
 	for ; f != nil; f = f.outer() {
-		if f.tool == tool {
+		if f.tool.Name() == tool {
 			return true
 		}
 	}
@@ -1207,7 +1207,7 @@ func callQuickly[Out any](ctx context.Context, g *Guard, tool string, n *node, e
 	q.node, q.epoch, q.start = n, epoch, q.registry.now()
 	q.counts.calls.Add(1)
 	q.slot = q.counts.running.Start(q.start)
-	q.attempt = &frame{ctx, tool}
+	q.attempt = &frame{ctx, n}
 	out, err := run(q.attempt, fn, o, q.goexit)
 	if err == nil {
 		q.finish()
@@ -1290,7 +1290,7 @@ func run[Out any](f *frame, fn func(context.Context, string) (Out, error), o *ca
 		}
 		goexit()
 	}()
-	if out, err = fn(f, f.tool); err == nil && o != nil {
+	if out, err = fn(f, f.tool.Name()); err == nil && o != nil {
 		err = o.check(out)
 	}
 	returned = true
@@ -1420,7 +1420,8 @@ func (q *quickCall) finish() {
 
 // call returns q as a call whose first attempt has just ended.
 func (q *quickCall) call() call {
-	c := call{quickCall: *q, ctx: q.attempt.Context, tool: q.attempt.tool, serving: q.attempt.tool}
+	tool := q.node.Name()
+	c := call{quickCall: *q, ctx: q.attempt.Context, tool: tool, serving: tool}
 	c.policy, c.begun, c.stats = q.g.policy(c.tool), q.start, q.counts
 	return c
 }
@@ -1569,7 +1570,11 @@ func (c *call) attemptContext() context.CancelFunc {
 	if c.policy.Timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, c.policy.Timeout)
 	}
-	c.attempt = &frame{ctx, c.serving}
+	tool := c.node
+	if tool == nil {
+		tool = nametable.Loose[entry](c.serving)
+	}
+	c.attempt = &frame{ctx, tool}
 	return cancel
 }
 
@@ -1875,12 +1880,15 @@ func Wrap[In, Out any](g *Guard, tool string, fn func(context.Context, In) (Out,
 	if len(w.substitutes) == 0 && len(w.options) == 0 && len(g.substitutes(tool)) == 0 {
 		all = nil // spare the simple case the allocation for options
 	}
+	run := func(ctx context.Context, serving string, in In) (Out, error) {
+		if serving == tool {
+			return fn(ctx, in)
+		}
+		return functions[serving](ctx, in)
+	}
 	return func(ctx context.Context, in In) (Out, error) {
 		return Call(ctx, g, tool, func(ctx context.Context, serving string) (Out, error) {
-			if serving == tool {
-				return fn(ctx, in)
-			}
-			return functions[serving](ctx, in)
+			return run(ctx, serving, in) // this closure is allocated for each call, so it holds little
 		}, all...)
 	}
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhealth/toolhealth/internal/nametable"
 )
 
 // A guarded call takes a shorter way if nothing special is asked of it. Nothing
@@ -217,7 +219,7 @@ func TestACallIsQuickOnlyIfNothingSpecialIsAskedOfIt(t *testing.T) {
 	cancel()
 	withInfo, _ := WithCallInfo(ctx)
 	for name, special := range map[string]context.Context{
-		"nil": nil, "done": canceled, "with settings": withInfo, "of an attempt": &frame{ctx, "b"}, "without fallback": WithoutFallback(ctx),
+		"nil": nil, "done": canceled, "with settings": withInfo, "of an attempt": &frame{ctx, nametable.Loose[entry]("b")}, "without fallback": WithoutFallback(ctx),
 	} {
 		assert.False(t, quick(special, plain, "a"), name)
 	}

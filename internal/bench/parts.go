@@ -21,7 +21,7 @@ const (
 // attemptContext is as large as the context that a guarded attempt gets.
 type attemptContext struct {
 	context.Context
-	_ string
+	_ *int
 }
 
 // aSnapshot is as large as what a breaker remembers: a new one for each change.

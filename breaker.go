@@ -526,14 +526,15 @@ type machine struct {
 	queue atomic.Pointer[eventQueue] // nil until the first transition; set once
 }
 
-// apply runs one event to its end and returns its answer. It reports false if
+// apply runs one event to its end and puts the answer into a. It reports false if
 // the machine's entry has left its registry; then nothing happened. stats are the
-// tool's, nil if it has none.
-func (m *machine) apply(ev event, now int64, stats *Stats) (answer, bool) {
+// tool's, nil if it has none; what step needs of them is put into ev.
+func (m *machine) apply(ev *event, now int64, stats *Stats, a *answer) bool {
 	for {
+		*a = answer{}
 		old := m.snap.Load()
 		if old.gone {
-			return answer{}, false
+			return false
 		}
 		if stats != nil && !old.indifferent(ev.op) {
 			ev.ewma, ev.ended = stats.ewma(), stats.ended()
@@ -541,16 +542,15 @@ func (m *machine) apply(ev event, now int64, stats *Stats) (answer, bool) {
 		if old.cfg.jitter > 0 {
 			ev.draw = rand.Float64()
 		}
-		var a answer
 		next := *old
-		next.advance(&ev, now, &a)
+		next.advance(ev, now, a)
 		if !a.changed {
-			return a, true
+			return true
 		}
 		p := new(snapshot)
 		*p = next
 		if m.snap.CompareAndSwap(old, p) {
-			return a, true
+			return true
 		}
 	}
 }
@@ -706,7 +706,7 @@ func (b *Breaker) apply(ev event) (a answer) {
 	if b.load() == nil {
 		return answer{}
 	}
-	a, _ = b.machine.apply(ev, since(b.base), nil)
+	b.machine.apply(&ev, since(b.base), nil, &a)
 	b.machine.deliver(&a, "", b.base, &b.hooks)
 	return a
 }

@@ -331,8 +331,8 @@ func (a *admission) release(r *Registry) {
 	}
 }
 
-func (a *admission) settlement() event {
-	return event{op: opSettle, epoch: a.epoch, probe: a.probe}
+func (a *admission) settlement() *event {
+	return &event{op: opSettle, epoch: a.epoch, probe: a.probe}
 }
 
 // Permit is one admitted call. It is a value that belongs to one call: it may be
@@ -470,7 +470,7 @@ func (p *Permit) KeepAlive() {
 		return
 	}
 	r := p.gate.Registry
-	r.apply(p.node, event{op: opKeepAlive, epoch: p.stamp.epoch(), probe: true}, r.now())
+	r.apply(p.node, &event{op: opKeepAlive, epoch: p.stamp.epoch(), probe: true}, r.now())
 }
 
 // Policy says how calls of a tool are made and repeated. A zero field switches

@@ -33,3 +33,9 @@ func healthOf(t testing.TB, r *Registry, tool string) ToolHealth {
 	require.True(t, ok, "no entry for %q", tool)
 	return h
 }
+
+// tell runs an event on the machine of e.
+func tell(e *entry, ev event, now int64) (a answer, ok bool) {
+	ok = e.apply(&ev, now, &e.stats, &a)
+	return a, ok
+}

@@ -113,9 +113,9 @@ func TestAnEventThatArrivesEarlyWaitsForTheOneBeforeIt(t *testing.T) {
 	events := recordEvents(r)
 	r.AllowRequest("a")
 	e := &r.table.Get("a").Value
-	first, _ := e.apply(event{op: opIsolate}, 0, nil)
-	second, _ := e.apply(event{op: opReset}, 1, nil)
-	third, _ := e.apply(event{op: opIsolate}, 2, nil)
+	first, _ := tell(e, event{op: opIsolate}, 0)
+	second, _ := tell(e, event{op: opReset}, 1)
+	third, _ := tell(e, event{op: opIsolate}, 2)
 	e.deliver(&third, "a", r.base, &r.hooks)
 	e.deliver(&second, "a", r.base, &r.hooks)
 	assert.Empty(t, events.of("a"))

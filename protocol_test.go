@@ -155,7 +155,7 @@ func TestAConfigAndAFirstFailureAtOnceBothCount(t *testing.T) {
 		ready := make(chan struct{})
 		group.Go(func() {
 			<-ready
-			e.apply(event{op: opSettle, byName: true, outcome: OutcomeFailure, ewma: ewmaOne}, 0, nil)
+			tell(&e, event{op: opSettle, byName: true, outcome: OutcomeFailure}, 0)
 		})
 		group.Go(func() {
 			<-ready

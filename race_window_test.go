@@ -222,10 +222,10 @@ func TestAnEntryIsEvictedOrHearsOfAFailureAndNeverBoth(t *testing.T) {
 		}
 		defer over.Store(true)
 		for range 100_000 {
-			if _, counted := e.apply(failureByName, 1, &e.stats); !counted {
+			if _, counted := tell(e, failureByName, 1); !counted {
 				continue // it had been evicted
 			}
-			if _, there := e.apply(success, 1, &e.stats); !assert.True(t, there, "evicted after a failure that counted") {
+			if _, there := tell(e, success, 1); !assert.True(t, there, "evicted after a failure that counted") {
 				return
 			}
 		}
@@ -240,7 +240,7 @@ func TestAFailureThatMeetsNewConfigsIsNotLost(t *testing.T) {
 		var over atomic.Bool
 		atOnce(2, func(i int) {
 			if i == 0 {
-				e.apply(failureByName, 1, &e.stats)
+				tell(e, failureByName, 1)
 				over.Store(true)
 				return
 			}

@@ -236,7 +236,9 @@ func (e *entry) tryAdmit(now, leaseFloor int64) (answer, bool) {
 		a.reason, a.wait = s.admission(now)
 		return a, true
 	}
-	return e.apply(event{op: opAdmit, leaseFloor: leaseFloor}, now, &e.stats)
+	var a answer
+	ok := e.apply(&event{op: opAdmit, leaseFloor: leaseFloor}, now, &e.stats, &a)
+	return a, ok
 }
 
 // Available reports what AllowRequest would answer at this instant. It changes
@@ -310,7 +312,7 @@ func (r *Registry) record(tool string, v Verdict, took int64) {
 		}
 		n.Value.touch()
 		n.Value.stats.outcome(&n.Value.stats.nameOK, v, took)
-		if r.settle(n, event{op: opSettle, byName: true}, v, took, now) {
+		if r.settle(n, &event{op: opSettle, byName: true}, v, took, now) {
 			return
 		}
 	}
@@ -334,20 +336,19 @@ func (s *Stats) outcome(okTotal *atomic.Uint64, v Verdict, took int64) {
 
 // settle tells the breaker of n how a call ended; the statistics have it already.
 // It reports false if n has left the registry.
-func (r *Registry) settle(n *node, ev event, v Verdict, took, now int64) bool {
+func (r *Registry) settle(n *node, ev *event, v Verdict, took, now int64) bool {
 	ev.outcome, ev.kind, ev.took, ev.retryAfter = v.Outcome, kindOfFailure(v.Kind), took, int64(v.RetryAfter)
 	return r.apply(n, ev, now)
 }
 
 // apply runs one event on the machine of n and delivers what came of it. It
 // reports false if n has left the registry.
-func (r *Registry) apply(n *node, ev event, now int64) bool {
-	a, ok := n.Value.apply(ev, now, &n.Value.stats)
-	for !ok {
+func (r *Registry) apply(n *node, ev *event, now int64) bool {
+	var a answer
+	for !n.Value.apply(ev, now, &n.Value.stats, &a) {
 		if r.left(n) {
 			return false
 		}
-		a, ok = n.Value.apply(ev, now, &n.Value.stats)
 	}
 	n.Value.deliver(&a, n.Name(), r.base, &r.hooks)
 	r.unpark(n)
@@ -608,7 +609,8 @@ func (e *entry) configure(p *params, now int64) answer {
 	if s == s.cfg.initial && e.snap.CompareAndSwap(s, p.initial) {
 		return answer{} // most tools have never changed; they share one snapshot
 	}
-	a, _ := e.apply(event{op: opConfigure, cfg: p}, now, &e.stats)
+	var a answer
+	e.apply(&event{op: opConfigure, cfg: p}, now, &e.stats, &a)
 	return a
 }
 
@@ -649,7 +651,7 @@ func (r *Registry) Reset(tool string) bool {
 		return false
 	}
 	n := r.table.Get(tool)
-	return n != nil && r.apply(n, event{op: opReset}, r.now())
+	return n != nil && r.apply(n, &event{op: opReset}, r.now())
 }
 
 // Isolate holds the tool's breaker open until Reset. What was admitted before no
@@ -665,7 +667,7 @@ func (r *Registry) Isolate(tool string) bool {
 		if n == nil {
 			return false
 		}
-		if r.apply(n, event{op: opIsolate}, now) {
+		if r.apply(n, &event{op: opIsolate}, now) {
 			return true
 		}
 	}

@@ -91,7 +91,7 @@ func Bars(m Medians, idle, registered Footprint) []Bar {
 		{What: "AllowRequest refused : 1 clock + 1 lookup", Limit: 1.5, Unit: x, Measured: m.ratio(ByNameRefused, FloorRefusal)},
 		{What: "AllowRequest refused, allocations", Limit: 0, Measured: m.allocs(ByNameRefused)},
 		{What: "Gate.Allow refused, allocations", Limit: 2, Measured: m.allocs(GateRefused)},
-		{What: "two goroutines, own tools, throughput : one goroutine's", Limit: 1.8, AtLeast: true, Unit: x, Measured: m.ratio(GateOne, GateSpread2)},
+		{What: "two goroutines, own tools, throughput : one goroutine's", Limit: 1.8, AtLeast: true, Unit: x, Measured: m.ratio(GateOne, GateSpread2), Least: m.ratio(FloorOne, FloorSpread2)},
 		{What: "two goroutines, one tool, time of a call : uncontended", Limit: 1.5, Unit: x, Measured: 2 * m.ratio(GateHot2, GateHot1)},
 		{What: "failure by name, allocations", Limit: 2, Measured: m.allocs(ByNameFailure)},
 		{What: "failure by name : success by name", Limit: 2, Unit: x, Measured: m.ratio(ByNameFailure, ByName), Least: m.ratio(LeastFailure, ByName)},

@@ -25,8 +25,6 @@ type Case struct {
 	// Workers is how many goroutines are busy all the time; 0 means that the loop
 	// and all that it waits for is one thread.
 	Workers int
-	// Long: a slice has to be long, because starting the workers takes a while.
-	Long bool
 	// Last: leaves goroutines or global state behind, which go test -bench, where
 	// all cases share a process, has to run after the others.
 	Last bool
@@ -100,8 +98,8 @@ func Measure(c Case, benchtime time.Duration, y Yardstick) Result {
 	runtime.GC() // of what the case before left
 
 	slice, patience := benchtime/10, 10*benchtime
-	if c.Workers > 1 && !c.Long { // more than one processor has to be there at once
-		slice, patience = slice/5, 4*patience
+	if c.Workers > 1 { // more than one processor has to be there at once
+		patience *= 4
 	}
 	n := calibrate(run, slice)
 	for start := time.Now(); time.Since(start) < benchtime; {

@@ -10,6 +10,8 @@ import (
 const (
 	FloorGate    = "floor/2clocks+2adds+1lookup"
 	FloorRefusal = "floor/1clock+1lookup"
+	FloorOne     = "floor/parallel/1-goroutine"
+	FloorSpread2 = "floor/parallel/2-goroutines-own-words"
 )
 
 type pair struct{ a, b atomic.Int64 }

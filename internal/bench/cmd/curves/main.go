@@ -120,11 +120,6 @@ func parallel(procs, workers int, run func(n int)) bench.Case {
 	return bench.Case{Procs: procs, Workers: workers, New: func(*bench.Teardown) func(int) { return run }}
 }
 
-func long(c bench.Case) bench.Case {
-	c.Long = true
-	return c
-}
-
 func byTools() chart {
 	xs := []int{10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000}
 	all := make(map[int]bench.Names)
@@ -184,16 +179,16 @@ func byGoroutines() chart {
 			for w := range own {
 				own[w] = rotated(names.Lookups, w*1000/k)
 			}
-			return long(parallel(2, min(k, 2), func(n int) {
+			return parallel(2, min(k, 2), func(n int) {
 				bench.Spread(k, n, func(w, n int) { call(own[w], n) })
-			}))
+			})
 		}
 	}
 	hot := func(call func(names []string, n int)) func(int) bench.Case {
 		return func(k int) bench.Case {
-			return long(parallel(2, min(k, 2), func(n int) {
+			return parallel(2, min(k, 2), func(n int) {
 				bench.Spread(k, n, func(_, n int) { call(names.Lookups[:1], n) })
-			}))
+			})
 		}
 	}
 	g := gate(names.Registered)

@@ -1208,7 +1208,7 @@ func callQuickly[Out any](ctx context.Context, g *Guard, tool string, n *node, e
 	q.counts.calls.Add(1)
 	q.slot = q.counts.running.Start(q.start)
 	q.attempt = &frame{ctx, n}
-	out, err := run(q.attempt, fn, o, q.goexit)
+	out, err := run(q.attempt, fn, o, q.lost)
 	if err == nil {
 		q.finish()
 		return out, nil
@@ -1217,7 +1217,7 @@ func callQuickly[Out any](ctx context.Context, g *Guard, tool string, n *node, e
 	if o != nil {
 		c.serves = o.serves
 	}
-	c.conclude(err)
+	c.resume(err)
 	return goOn(&c, c.next(), out, fn, o)
 }
 
@@ -1259,26 +1259,33 @@ func askPartial[Out any](ctx context.Context, partial func(context.Context, *Too
 	return out, err == nil
 }
 
-// attempt makes one attempt and reports how that went.
-func attempt[Out any](c *call, fn func(context.Context, string) (Out, error), o *callOptions[Out]) Out {
+// attempt makes one attempt and reports how that went. It ends the call if fn, a
+// Classifier, a hook or an observer ends the goroutine.
+func attempt[Out any](c *call, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (out Out) {
 	cancel := c.attemptContext()
-	if cancel != nil {
-		defer cancel()
-	}
-	var out Out
+	reported := false
+	defer func() {
+		if cancel != nil {
+			cancel()
+		}
+		if !reported {
+			c.abort()
+		}
+	}()
 	var err error
 	if c.policy.Detach {
 		out, err = detached(c, fn, o)
 	} else {
-		out, err = run(c.attempt, fn, o, c.goexit)
+		out, err = run(c.attempt, fn, o, c.lost)
 	}
-	c.conclude(err)
+	c.done(err)
+	reported = true
 	return out
 }
 
-// run runs fn. A panic comes back as a *PanicError; if fn ends its goroutine,
-// goexit is called.
-func run[Out any](f *frame, fn func(context.Context, string) (Out, error), o *callOptions[Out], goexit func()) (out Out, err error) {
+// run runs fn. A panic comes back as a *PanicError; if fn ends its goroutine, lost
+// is called.
+func run[Out any](f *frame, fn func(context.Context, string) (Out, error), o *callOptions[Out], lost func()) (out Out, err error) {
 	returned := false
 	defer func() {
 		if returned {
@@ -1288,7 +1295,7 @@ func run[Out any](f *frame, fn func(context.Context, string) (Out, error), o *ca
 			err = &PanicError{Value: v, Stack: debug.Stack()}
 			return
 		}
-		goexit()
+		lost()
 	}()
 	if out, err = fn(f, f.tool.Name()); err == nil && o != nil {
 		err = o.check(out)
@@ -1357,7 +1364,7 @@ type quickCall struct {
 	slot     *flight.Slot // among the running calls of the tool that was asked for; nil if that is not tracked
 }
 
-// call is one guarded call: a loop of next, attempt and conclude, then end. It lives
+// call is one guarded call: a loop of next, attempt and done, then end. It lives
 // on the stack of Call.
 type call struct {
 	quickCall
@@ -1426,10 +1433,11 @@ func (q *quickCall) call() call {
 	return c
 }
 
-// goexit ends the call because its tool function has ended the goroutine.
-func (q *quickCall) goexit() {
+// lost ends the call because its tool function has ended the goroutine.
+func (q *quickCall) lost() {
 	c := q.call()
-	c.goexit()
+	defer c.abort()
+	c.lost()
 }
 
 func (c *call) begin(ctx context.Context, g *Guard, tool string) {
@@ -1578,24 +1586,21 @@ func (c *call) attemptContext() context.CancelFunc {
 	return cancel
 }
 
-// conclude is done, and ends the call if a Classifier, a hook or an observer ends
-// the goroutine.
-func (c *call) conclude(err error) {
-	concluded := false
+// resume is done after the attempt of a quick call. It ends the call if a Classifier
+// or a hook ends the goroutine.
+func (c *call) resume(err error) {
+	reported := false
 	defer func() {
-		if !concluded {
+		if !reported {
 			c.abort()
 		}
 	}()
 	c.done(err)
-	concluded = true
+	reported = true
 }
 
-// goexit ends the call because its tool function has ended the goroutine.
-func (c *call) goexit() {
-	defer c.abort()
-	c.done(errGoexit)
-}
+// lost is done after an attempt whose tool function has ended the goroutine.
+func (c *call) lost() { c.done(errGoexit) }
 
 // done reports the end of an attempt and decides how to go on.
 func (c *call) done(err error) {

@@ -931,7 +931,17 @@ func settingsOf(ctx context.Context) settings {
 // allocates one, so it holds no more than it must.
 type frame struct {
 	context.Context
-	tool *node // that runs; in no table if it is not tracked
+	tool *string // that runs, as its entry has it: a ctx that is kept keeps that, too
+}
+
+// untrackedFrame makes a frame for a tool that has no entry.
+func untrackedFrame(ctx context.Context, tool string) *frame {
+	f := &struct {
+		frame
+		name string
+	}{name: tool}
+	f.frame = frame{ctx, &f.name}
+	return &f.frame
 }
 
 func (f *frame) Value(key any) any {
@@ -944,7 +954,7 @@ func (f *frame) Value(key any) any {
 // inside reports whether the tool is running in this or an outer frame.
 func (f *frame) inside(tool string) bool {
 	for ; f != nil; f = f.outer() {
-		if f.tool.Name() == tool {
+		if *f.tool == tool {
 			return true
 		}
 	}
@@ -1174,8 +1184,8 @@ func (o *callOptions[Out]) check(out Out) error {
 // that comes with it is the last one that fn returned. Only an error that the
 // Gate's Classify calls a success is returned as it is, with its result.
 //
-// It allocates twice at most if fn succeeds at once and the policy has no
-// Timeout.
+// It allocates twice at most if fn succeeds at once, the policy has no Timeout and
+// there are no options.
 func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx context.Context, tool string) (Out, error), options ...CallOption[Out]) (Out, error) {
 	var o *callOptions[Out]
 	if len(options) > 0 {
@@ -1194,8 +1204,8 @@ func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx conte
 	if o != nil {
 		c.serves, c.broken = o.serves, o.broken
 	}
-	var out Out
-	return goOn(&c, c.start() || c.nextSubstitute(), out, fn, o)
+	var none Out
+	return goOn(&c, none, nil, fn, o)
 }
 
 // callQuickly makes a call that has been let in by enterQuick.
@@ -1207,26 +1217,49 @@ func callQuickly[Out any](ctx context.Context, g *Guard, tool string, n *node, e
 	q.node, q.epoch, q.start = n, epoch, q.registry.now()
 	q.counts.calls.Add(1)
 	q.slot = q.counts.running.Start(q.start)
-	q.attempt = &frame{ctx, n}
-	out, err := run(q.attempt, fn, o, q.lost)
+	q.attempt = &frame{ctx, n.NameRef()}
+	ran := false
+	defer func() {
+		if !ran {
+			q.lost()
+		} else if q.slot != nil { // nobody else ends the call; last, for hooks that look
+			q.slot.Store(0)
+		}
+	}()
+	out, err := run(q.attempt, fn, o)
+	ran = true
 	if err == nil {
 		q.finish()
 		return out, nil
 	}
 	c := q.call()
+	q.slot = nil
 	if o != nil {
 		c.serves = o.serves
 	}
-	c.resume(err)
-	return goOn(&c, c.next(), out, fn, o)
+	return goOn(&c, out, err, fn, o)
 }
 
-// goOn makes the attempts that are left, if it is going on, and ends the call. out
-// is what the last attempt has returned.
-func goOn[Out any](c *call, going bool, out Out, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (Out, error) {
+// goOn makes all attempts, or those that are left after one that returned out and
+// err, and ends the call, also if somebody else's code ends the goroutine.
+func goOn[Out any](c *call, out Out, err error, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (Out, error) {
+	ending := false
+	defer func() {
+		if !ending {
+			c.abort()
+		}
+	}()
+	var going bool
+	if err != nil {
+		c.done(err)
+		going = c.next()
+	} else {
+		going = c.start() || c.nextSubstitute()
+	}
 	for ; going; going = c.next() {
 		out = attempt(c, fn, o)
 	}
+	ending = true
 	failure := c.end()
 	if failure == nil {
 		return out, c.lastErr // nil, but for an error that the Classifier calls a success
@@ -1259,45 +1292,39 @@ func askPartial[Out any](ctx context.Context, partial func(context.Context, *Too
 	return out, err == nil
 }
 
-// attempt makes one attempt and reports how that went. It ends the call if fn, a
-// Classifier, a hook or an observer ends the goroutine.
+// attempt makes one attempt and reports how that went, also if fn ends the goroutine.
 func attempt[Out any](c *call, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (out Out) {
 	cancel := c.attemptContext()
-	reported := false
+	ran := false
 	defer func() {
 		if cancel != nil {
-			cancel()
+			defer cancel()
 		}
-		if !reported {
-			c.abort()
+		if !ran {
+			c.done(errGoexit)
 		}
 	}()
 	var err error
 	if c.policy.Detach {
 		out, err = detached(c, fn, o)
 	} else {
-		out, err = run(c.attempt, fn, o, c.lost)
+		out, err = run(c.attempt, fn, o)
 	}
+	ran = true
 	c.done(err)
-	reported = true
 	return out
 }
 
-// run runs fn. A panic comes back as a *PanicError; if fn ends its goroutine, lost
-// is called.
-func run[Out any](f *frame, fn func(context.Context, string) (Out, error), o *callOptions[Out], lost func()) (out Out, err error) {
+// run runs fn. A panic comes back as a *PanicError. It does not come back if fn ends
+// its goroutine, even if a panic on the way out is recovered here.
+func run[Out any](f *frame, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (out Out, err error) {
 	returned := false
 	defer func() {
-		if returned {
-			return
+		if !returned {
+			err = &PanicError{Value: recover(), Stack: debug.Stack()}
 		}
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-			return
-		}
-		lost()
 	}()
-	if out, err = fn(f, f.tool.Name()); err == nil && o != nil {
+	if out, err = fn(f, *f.tool); err == nil && o != nil {
 		err = o.check(out)
 	}
 	returned = true
@@ -1417,10 +1444,9 @@ func (g *Guard) enterQuick(ctx context.Context, tool string) (*node, uint64) {
 	return r.enterHealthy(tool)
 }
 
-// finish ends a call whose tool has answered. As in done, hooks come last.
+// finish reports that the tool has answered. As in done, hooks come last.
 func (q *quickCall) finish() {
 	now := max(q.registry.now(), q.start)
-	q.slot.Store(0)
 	q.counts.refund(1)
 	q.admission.succeed(q.registry, now)
 }
@@ -1437,7 +1463,7 @@ func (q *quickCall) call() call {
 func (q *quickCall) lost() {
 	c := q.call()
 	defer c.abort()
-	c.lost()
+	c.done(errGoexit)
 }
 
 func (c *call) begin(ctx context.Context, g *Guard, tool string) {
@@ -1578,29 +1604,13 @@ func (c *call) attemptContext() context.CancelFunc {
 	if c.policy.Timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, c.policy.Timeout)
 	}
-	tool := c.node
-	if tool == nil {
-		tool = nametable.Loose[entry](c.serving)
+	if c.node != nil {
+		c.attempt = &frame{ctx, c.node.NameRef()}
+	} else {
+		c.attempt = untrackedFrame(ctx, c.serving)
 	}
-	c.attempt = &frame{ctx, tool}
 	return cancel
 }
-
-// resume is done after the attempt of a quick call. It ends the call if a Classifier
-// or a hook ends the goroutine.
-func (c *call) resume(err error) {
-	reported := false
-	defer func() {
-		if !reported {
-			c.abort()
-		}
-	}()
-	c.done(err)
-	reported = true
-}
-
-// lost is done after an attempt whose tool function has ended the goroutine.
-func (c *call) lost() { c.done(errGoexit) }
 
 // done reports the end of an attempt and decides how to go on.
 func (c *call) done(err error) {
@@ -1773,6 +1783,9 @@ func (c *call) end() *ToolError {
 
 // abort ends a call whose goroutine is ending, perhaps before anything was noted.
 func (c *call) abort() {
+	if c.attempts > 0 && c.last.Outcome == OutcomeSuccess {
+		c.step = stepDone
+	}
 	if len(c.failures) == 0 { // end has no use for it if a tool has answered
 		c.fail(Candidate{Tool: c.serving, Reason: StopNonRetryable, Kind: c.last.Kind, Err: errGoexit}, false)
 	}

@@ -103,11 +103,17 @@ func TestAHealthyGuardedCallAllocatesTwiceAtMost(t *testing.T) {
 	fn := func(context.Context, string) (string, error) { return "x", nil }
 	wrapped := Wrap(g, "a", func(_ context.Context, in int) (int, error) { return in, nil })
 	checked := CheckResult(func(string) error { return nil })
+	full := registryWith(t, func(c *Config) { c.MaxTools = 1 })
+	failTimes(full, "open", 3)
+	untracked := guardOn(t, full, nil)
+	observed := guardOn(t, NewRegistry(), func(c *GuardConfig) { c.Observe = func(context.Context, Event) {} })
 	for name, c := range map[string]struct {
 		most float64
 		call func()
 	}{
-		"Call":            {2, func() { _, _ = Call(ctx, g, "a", fn) }},
+		"Call":            {1, func() { _, _ = Call(ctx, g, "a", fn) }},
+		"Call, untracked": {1, func() { _, _ = Call(ctx, untracked, "a", fn) }},
+		"Call, observed":  {1, func() { _, _ = Call(ctx, observed, "a", fn) }},
 		"Wrap":            {2, func() { _, _ = wrapped(ctx, 7) }},
 		"Call with check": {4, func() { _, _ = Call(ctx, g, "a", fn, checked) }},
 	} {

@@ -135,3 +135,207 @@ func TestAToolWhoseHookIsRunningIsNotEvicted(t *testing.T) {
 	require.True(t, r.AllowRequest("b"))
 	assert.Equal(t, uint64(1), r.HealthSummary().Evicted, "now it may go")
 }
+
+// goexitThenPanics is what a helper of package testing does in a fake tool whose
+// clean-up fails: the panic is recovered by the guard, the goroutine ends all the same.
+func goexitThenPanics(context.Context, string) (int, error) {
+	defer func() { panic("clean-up failed") }()
+	runtime.Goexit()
+	return 0, nil
+}
+
+func TestACallWhoseToolEndsTheGoroutineAndPanicsOnItsWayOutIsSettled(t *testing.T) {
+	for name, change := range map[string]func(*GuardConfig){
+		"quick":    nil,
+		"observed": func(c *GuardConfig) { c.Observe = func(context.Context, Event) {} },
+		"timeout":  func(c *GuardConfig) { c.Default.Timeout = time.Second },
+	} {
+		r := patient(t)
+		r.RecordSuccess("a", 0)
+		g := guardOn(t, r, change)
+		endsGoroutine(func() { _, _ = Call(t.Context(), g, "a", goexitThenPanics) })
+		h := healthOf(t, r, "a")
+		assert.Zero(t, h.InFlight, name)
+		assert.Equal(t, GuardCounts{Calls: 1, Failed: 1, Attempts: 1}, h.Guard, name)
+		assert.Equal(t, uint64(1), h.Neutral, name)
+	}
+}
+
+func TestAProbeWhoseToolEndsTheGoroutineAndPanicsOnItsWayOutIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold, c.Breaker.ProbeTimeout = 1, 0 })
+		r.RecordFailure("a", 0)
+		time.Sleep(30 * time.Second)
+		g := guardOn(t, r, nil)
+		endsGoroutine(func() { _, _ = Call(t.Context(), g, "a", goexitThenPanics) })
+		assert.True(t, r.Available("a"), "there is no lease that would end it")
+	})
+}
+
+// Hosts may ask for panics with nil, which recover cannot tell from none.
+func TestAPanicWithNilIsNoSuccess(t *testing.T) {
+	t.Setenv("GODEBUG", "panicnil=1")
+	r := patient(t)
+	r.RecordSuccess("a", 0)
+	_, err := Call(t.Context(), guardOn(t, r, nil), "a", func(context.Context, string) (int, error) { panic(nil) })
+	assert.Equal(t, KindPanic, toolError(t, err).Kind)
+	h := healthOf(t, r, "a")
+	assert.Zero(t, h.InFlight)
+	assert.Equal(t, GuardCounts{Calls: 1, Failed: 1, Attempts: 1}, h.Guard)
+	assert.Equal(t, uint64(1), h.Successes)
+}
+
+// A hook that hangs is one more reason for a call to hang.
+func TestAHookThatIsToldOfACallSeesItAmongTheRunning(t *testing.T) {
+	for name, observe := range map[string]func(context.Context, Event){"quick": nil, "observed": func(context.Context, Event) {}} {
+		synctest.Test(t, func(t *testing.T) {
+			r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold, c.Breaker.SlowCallDuration = 1, time.Second })
+			r.RecordSuccess("a", 0)
+			time.Sleep(time.Second)
+			var seen GuardCounts
+			defer r.OnTransition(func(Transition) { seen = healthOf(t, r, "a").Guard })()
+			g := guardOn(t, r, func(c *GuardConfig) { c.Observe = observe })
+			_, err := Call(t.Context(), g, "a", func(context.Context, string) (int, error) { time.Sleep(2 * time.Second); return 1, nil })
+			require.NoError(t, err)
+			assert.Equal(t, GuardCounts{Calls: 1, Attempts: 1, InFlight: 1, Oldest: 2 * time.Second}, seen, name)
+			assert.Zero(t, healthOf(t, r, "a").Guard.InFlight, name)
+		})
+	}
+}
+
+// A tool that has answered has, whatever a hook does that hears of it.
+func TestACallWhoseToolHasAnsweredDoesNotFailForAHookThatEndsTheGoroutine(t *testing.T) {
+	fine := WithVerdict(errBroken, Verdict{Outcome: OutcomeSuccess})
+	for name, c := range map[string]struct {
+		observe func(context.Context, Event)
+		err     error
+	}{
+		"quick":                 {nil, nil},
+		"observed":              {func(context.Context, Event) {}, nil},
+		"an error that is none": {nil, fine},
+		"one that is, observed": {func(context.Context, Event) {}, fine},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold, c.Breaker.SlowCallDuration = 1, time.Second })
+			defer r.OnTransition(func(Transition) { runtime.Goexit() })()
+			g := guardOn(t, r, func(config *GuardConfig) { config.Observe = c.observe })
+			endsGoroutine(func() {
+				_, _ = Call(t.Context(), g, "a", func(context.Context, string) (int, error) {
+					time.Sleep(2 * time.Second)
+					return 1, c.err
+				})
+				t.Error("the hook has not ended the goroutine")
+			})
+			h := healthOf(t, r, "a")
+			assert.Equal(t, StateOpen, h.State, name)
+			assert.Zero(t, h.InFlight, name)
+			assert.Equal(t, GuardCounts{Calls: 1, Attempts: 1}, h.Guard, name)
+		})
+	}
+}
+
+// The hook is told of the probe that the caller is about to get.
+func TestAnAdmissionWhoseHookEndsTheGoroutineLeavesNoPermitBehind(t *testing.T) {
+	ask := map[string]func(context.Context, *Registry){
+		"gate": func(ctx context.Context, r *Registry) { _, _ = (&Gate{Registry: r}).Allow(ctx, "a") },
+		"guard": func(ctx context.Context, r *Registry) {
+			_, _ = Call(ctx, guardOn(t, r, nil), "a", plays().run)
+		},
+	}
+	for name, ask := range ask {
+		synctest.Test(t, func(t *testing.T) {
+			r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold, c.Breaker.ProbeTimeout = 1, 0 })
+			r.RecordFailure("a", 0)
+			time.Sleep(30 * time.Second)
+			stop := r.OnTransition(func(Transition) { runtime.Goexit() })
+			endsGoroutine(func() { ask(t.Context(), r); t.Error("the hook has not ended the goroutine") })
+			stop()
+			h := healthOf(t, r, "a")
+			assert.Zero(t, h.InFlight, name)
+			assert.True(t, h.ProbeDue, name)
+			assert.Equal(t, GuardCounts{}, h.Guard, name)
+		})
+	}
+}
+
+func TestNoPermitIsReleasedThatWasNotGiven(t *testing.T) {
+	for name, ask := range map[string]func(context.Context, *Registry){
+		"refused, because a lease has run out": func(ctx context.Context, r *Registry) { _, _ = (&Gate{Registry: r}).Allow(ctx, "a") },
+		"by name":                              func(_ context.Context, r *Registry) { r.AllowRequest("a") },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold, c.Breaker.ProbeTimeout = 1, 10*time.Second })
+			r.RecordFailure("a", 0)
+			time.Sleep(30 * time.Second)
+			if name != "by name" {
+				r.AllowRequest("a")
+				time.Sleep(10 * time.Second)
+			}
+			defer r.OnTransition(func(Transition) { runtime.Goexit() })()
+			endsGoroutine(func() { ask(t.Context(), r); t.Error("the hook has not ended the goroutine") })
+			h := healthOf(t, r, "a")
+			assert.Zero(t, h.InFlight, name)
+			assert.False(t, h.Available, name)
+		})
+	}
+}
+
+func TestACallThatAHookEndsBeforeItsFirstAttemptIsNoSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 1 })
+		r.RecordFailure("a", 0)
+		time.Sleep(30 * time.Second)
+		r.OnTransition(func(Transition) { runtime.Goexit() })
+		var heard []Event
+		g := guardOn(t, r, func(c *GuardConfig) {
+			c.Observe = func(_ context.Context, e Event) { heard = append(heard, e) }
+		})
+		ctx, info := WithCallInfo(t.Context())
+		endsGoroutine(func() { _, _ = Call(ctx, g, "a", plays().run) })
+		require.Len(t, heard, 1)
+		assert.True(t, heard[0].Final)
+		assert.ErrorIs(t, heard[0].Err, errGoexit)
+		assert.Equal(t, CallInfo{Requested: "a", Reason: StopNonRetryable}, *info)
+	})
+}
+
+// The slot of the call is taken while it waits for its second attempt, which is a
+// probe because the first has opened the breaker.
+func TestARetryWhoseHookEndsTheGoroutineEndsTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 1 })
+		g := guardWithBackups(t, r, nil, "b")
+		r.RecordFailure("b", 0)
+		time.Sleep(30 * time.Second)
+		r.OnTransition(func(e Transition) {
+			if e.To == StateHalfOpen {
+				runtime.Goexit()
+			}
+		})
+		endsGoroutine(func() {
+			_, _ = Call(t.Context(), g, "a", failing(errBusy).run)
+			t.Error("the hook has not ended the goroutine")
+		})
+		a, b := healthOf(t, r, "a"), healthOf(t, r, "b")
+		assert.Equal(t, GuardCounts{Calls: 1, Failed: 1, Attempts: 1}, a.Guard)
+		assert.Zero(t, a.InFlight)
+		assert.Zero(t, b.InFlight)
+		assert.True(t, b.ProbeDue)
+	})
+}
+
+func TestAPermitThatIsNotGivenAfterAllPutsItsEntryBackIntoTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registryWith(t, func(c *Config) { c.MaxTools = 1 })
+		r.Record("a", Verdict{Outcome: OutcomeThrottled, RetryAfter: time.Second}, 0)
+		time.Sleep(time.Second)
+		n := r.table.Get("a")
+		n.Value.stats.admitted.Add(1) // a permit that is being thought about
+		require.True(t, r.AllowRequest("b"), "untracked")
+		require.True(t, n.Value.parked.Load())
+		n.Value.stats.settled.Add(1)
+		quick, _ := r.enterHealthy("a")
+		assert.Nil(t, quick)
+		assert.False(t, n.Value.parked.Load())
+	})
+}

@@ -14,8 +14,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/toolhealth/toolhealth/internal/nametable"
 )
 
 // A guarded call takes a shorter way if nothing special is asked of it. Nothing
@@ -46,6 +44,11 @@ func quickHistory(t *testing.T, seed uint64, observe func(context.Context, Event
 			h.look()
 		}
 		seen = h.seen
+		for _, tool := range quickTools {
+			health, _ := h.registry.Health(tool)
+			assert.Zero(t, health.InFlight, "seed %d: %s", seed, tool)
+			assert.Zero(t, health.Guard.InFlight, "seed %d: %s", seed, tool)
+		}
 	})
 	return seen
 }
@@ -160,6 +163,9 @@ func (h *quickPlay) answer(ctx context.Context, cancel func(), tool string) (str
 	case 4:
 		panic(answer)
 	case 5:
+		if h.rng.IntN(2) == 0 {
+			defer func() { panic(answer) }()
+		}
 		runtime.Goexit()
 	case 6:
 		cancel()
@@ -177,28 +183,29 @@ func (h *quickPlay) answer(ctx context.Context, cancel func(), tool string) (str
 	return answer, nil
 }
 
-// A tool that has answered has, whatever a hook does that hears of it.
-func TestACallWhoseToolHasAnsweredDoesNotFailForAHookThatEndsTheGoroutine(t *testing.T) {
-	for name, observe := range map[string]func(context.Context, Event){"quick": nil, "observed": func(context.Context, Event) {}} {
-		synctest.Test(t, func(t *testing.T) {
-			r := registryWith(t, func(c *Config) {
-				c.Breaker.FailureThreshold, c.Breaker.SlowCallDuration = 1, time.Second
-			})
-			defer r.OnTransition(func(Transition) { runtime.Goexit() })()
-			g := guardOn(t, r, func(c *GuardConfig) { c.Observe = observe })
-			endsGoroutine(func() {
-				_, _ = Call(t.Context(), g, "a", func(context.Context, string) (int, error) {
-					time.Sleep(2 * time.Second)
-					return 1, nil
-				})
-				t.Error("the hook has not ended the goroutine")
-			})
-			h := healthOf(t, r, "a")
-			assert.Equal(t, StateOpen, h.State, name)
-			assert.Zero(t, h.InFlight, name)
-			assert.Equal(t, GuardCounts{Calls: 1, Attempts: 1}, h.Guard, name)
-		})
-	}
+// The end of a call frees the place that it has among the running ones, which
+// another call may have taken by the time that its Partial handler returns.
+func TestACallDoesNotFreeAPlaceTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const others = 5 // as many places as there are at first
+		g := guardOn(t, patient(t), func(c *GuardConfig) { c.Default.MaxAttempts = 1 })
+		r := g.gate.Registry
+		r.RecordSuccess("a", 0)
+		_, err := Call(t.Context(), g, "a", failing(errBusy).run, Partial(func(context.Context, *ToolError) (string, error) {
+			for range others {
+				go func() {
+					_, _ = Call(t.Context(), g, "a", func(context.Context, string) (int, error) { time.Sleep(time.Hour); return 0, nil })
+				}()
+			}
+			synctest.Wait()
+			return "", nil
+		}))
+		require.NoError(t, err)
+		assert.Equal(t, others, healthOf(t, r, "a").Guard.InFlight)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Zero(t, healthOf(t, r, "a").Guard.InFlight)
+	})
 }
 
 // What makes a call go the long way, so that the property above compares two.
@@ -219,7 +226,7 @@ func TestACallIsQuickOnlyIfNothingSpecialIsAskedOfIt(t *testing.T) {
 	cancel()
 	withInfo, _ := WithCallInfo(ctx)
 	for name, special := range map[string]context.Context{
-		"nil": nil, "done": canceled, "with settings": withInfo, "of an attempt": &frame{ctx, nametable.Loose[entry]("b")}, "without fallback": WithoutFallback(ctx),
+		"nil": nil, "done": canceled, "with settings": withInfo, "of an attempt": untrackedFrame(ctx, "b"), "without fallback": WithoutFallback(ctx),
 	} {
 		assert.False(t, quick(special, plain, "a"), name)
 	}

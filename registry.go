@@ -199,7 +199,7 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 		if !ok {
 			continue // it has just been evicted
 		}
-		e.deliver(&a, n.Name(), r.base, &r.hooks)
+		r.tellOfAdmission(n, &a, permit)
 		if a.reason != StopNone {
 			e.turnAway()
 		} else {
@@ -208,6 +208,22 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 		r.unpark(n)
 		return n, a
 	}
+}
+
+// tellOfAdmission delivers what a call that asked has changed. If a hook ends the
+// goroutine, nobody gets the permit: it is released.
+func (r *Registry) tellOfAdmission(n *node, a *answer, permit bool) {
+	if a.n == 0 {
+		return
+	}
+	told := false
+	defer func() {
+		if !told && permit && a.reason == StopNone {
+			(&admission{node: n, epoch: a.epoch, probe: a.probe}).release(r)
+		}
+	}()
+	n.Value.deliver(a, n.Name(), r.base, &r.hooks)
+	told = true
 }
 
 // enterHealthy is admit with a permit for a tool that refuses nobody, which is to
@@ -222,6 +238,7 @@ func (r *Registry) enterHealthy(tool string) (*node, uint64) {
 	s := e.snap.Load()
 	if !s.plain() {
 		e.stats.settled.Add(1)
+		r.unpark(n)
 		return nil, 0
 	}
 	e.letIn()

@@ -26,6 +26,10 @@ type Node[V any] struct {
 // Name returns the node's name.
 func (n *Node[V]) Name() string { return n.name }
 
+// NameRef returns where the name is, which must not be changed: half as long as the
+// name itself, for whoever counts bytes. It keeps the node.
+func (n *Node[V]) NameRef() *string { return &n.name }
+
 // Loose returns a node that is in no table.
 func Loose[V any](name string) *Node[V] { return &Node[V]{name: name} }
 

@@ -208,6 +208,21 @@ func TestACallDoesNotFreeAPlaceTwice(t *testing.T) {
 	})
 }
 
+func TestACallWithWrongOptionsIsNotMade(t *testing.T) {
+	r := patient(t)
+	r.RecordSuccess("a", 0) // known and well
+	ran := false
+	fn := func(context.Context, int) (string, error) { ran = true; return "", nil }
+	wrong := Substitute("b", func(context.Context, string) (string, error) { return "", nil })
+	_, err := Wrap(guardOn(t, r, nil), "a", fn, wrong)(t.Context(), 1)
+	assert.Equal(t, StopNonRetryable, toolError(t, err).Reason)
+	assert.False(t, ran)
+	right := WithCallOptions(CheckResult(func(string) error { return nil }))
+	_, err = Wrap(guardOn(t, r, nil), "a", fn, right)(t.Context(), 1)
+	assert.NoError(t, err)
+	assert.True(t, ran)
+}
+
 // What makes a call go the long way, so that the property above compares two.
 func TestACallIsQuickOnlyIfNothingSpecialIsAskedOfIt(t *testing.T) {
 	r := patient(t)
@@ -232,7 +247,7 @@ func TestACallIsQuickOnlyIfNothingSpecialIsAskedOfIt(t *testing.T) {
 	}
 	for name, change := range map[string]func(*GuardConfig){
 		"observed": func(c *GuardConfig) { c.Observe = func(context.Context, Event) {} },
-		"timeout":  func(c *GuardConfig) { c.Default.Timeout = time.Second },
+		"timeout":  func(c *GuardConfig) { c.Default.Timeout = 1 },
 		"detached": func(c *GuardConfig) { c.Tools = map[string]Policy{"a": {Detach: true}} },
 	} {
 		assert.False(t, quick(ctx, guardOn(t, r, change), "a"), name)

@@ -891,6 +891,13 @@ func (c *Policy) pause(v Verdict, attempt int, deadline time.Time, stats *guardS
 	return RetryAllowed, d
 }
 
+// returnToken gives back the token of a retry that is not made.
+func (c *Policy) returnToken(bucket *guardStats) {
+	if bucket != nil && c.RetryBudget > 0 {
+		bucket.refund(10)
+	}
+}
+
 // settings travel in a ctx: what a caller asked for, and which guarded call the
 // ctx is inside of.
 type settings struct {
@@ -1496,14 +1503,13 @@ func (c *call) next() bool {
 	case stepDone:
 		return false
 	case stepRetry:
-		c.step = stepSubstitute
 		bucket := c.counts
-		if c.pause() && c.admit(c.now()) {
+		made := c.pause() && c.admit(c.now()) // if a hook ends the goroutine, it is not
+		c.step = stepSubstitute
+		if made {
 			return true
 		}
-		if bucket != nil && c.policy.RetryBudget > 0 {
-			bucket.refund(10) // only a retry that is made costs a token
-		}
+		c.policy.returnToken(bucket)
 	}
 	return c.nextSubstitute()
 }
@@ -1618,36 +1624,48 @@ func (c *call) done(err error) {
 	c.attempts++
 	c.tries++
 	c.last, c.lastErr = Verdict{}, err
+	// Hooks and observers come last of all, since they may end the goroutine.
 	if err != nil {
 		c.classify(err)
-	}
-	if c.last.Outcome == OutcomeSuccess {
-		c.step = stepDone
-		if c.counts != nil {
-			c.counts.refund(1)
-		}
-		if err == nil && c.node != nil { // after the rest, since it may run a hook, which may end the goroutine
+	} else {
+		c.answered()
+		if c.node != nil {
 			c.admission.succeed(c.registry, c.ended)
 		}
+	}
+	if c.step == stepDone {
 		c.observe(StopNone, 0)
 		return
 	}
 	reason, wait := c.judge()
-	c.observe(reason, wait)
 	if reason == RetryAllowed {
 		c.step, c.wait = stepRetry, wait
-		return
+	} else {
+		c.fail(Candidate{Tool: c.serving, Reason: reason, Kind: c.last.Kind, RetryAfter: wait, Err: err}, c.replaceable(reason))
 	}
-	c.fail(Candidate{Tool: c.serving, Reason: reason, Kind: c.last.Kind, RetryAfter: wait, Err: err}, c.replaceable(reason))
+	c.observe(reason, wait)
+}
+
+// answered notes that a tool has answered.
+func (c *call) answered() {
+	c.step = stepDone
+	if c.counts != nil {
+		c.counts.refund(1)
+	}
 }
 
 // classify finds out what err means and reports it, also if the Classifier ends
 // the goroutine.
 func (c *call) classify(err error) {
 	c.last = vUnknown
-	if c.node != nil {
-		defer func() { c.report(c.registry, c.last, c.ended) }()
-	}
+	defer func() {
+		if c.last.Outcome == OutcomeSuccess {
+			c.answered()
+		}
+		if c.node != nil {
+			c.report(c.registry, c.last, c.ended)
+		}
+	}()
 	if c.attempt.Err() != nil && c.ctx.Err() == nil {
 		err = &attemptTimeoutError{err}
 	}
@@ -1783,8 +1801,8 @@ func (c *call) end() *ToolError {
 
 // abort ends a call whose goroutine is ending, perhaps before anything was noted.
 func (c *call) abort() {
-	if c.attempts > 0 && c.last.Outcome == OutcomeSuccess {
-		c.step = stepDone
+	if c.step == stepRetry {
+		c.policy.returnToken(c.counts)
 	}
 	if len(c.failures) == 0 { // end has no use for it if a tool has answered
 		c.fail(Candidate{Tool: c.serving, Reason: StopNonRetryable, Kind: c.last.Kind, Err: errGoexit}, false)

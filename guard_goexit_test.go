@@ -275,7 +275,7 @@ func TestNoPermitIsReleasedThatWasNotGiven(t *testing.T) {
 			endsGoroutine(func() { ask(t.Context(), r); t.Error("the hook has not ended the goroutine") })
 			h := healthOf(t, r, "a")
 			assert.Zero(t, h.InFlight, name)
-			assert.False(t, h.Available, name)
+			assert.Equal(t, name == "by name", h.ProbeDue, name+": nobody has been told yes")
 		})
 	}
 }
@@ -338,4 +338,170 @@ func TestAPermitThatIsNotGivenAfterAllPutsItsEntryBackIntoTheQueue(t *testing.T)
 		assert.Nil(t, quick)
 		assert.False(t, n.Value.parked.Load())
 	})
+}
+
+func spentTokens(t *testing.T, r *Registry, tool string) int64 {
+	t.Helper()
+	return r.table.Get(tool).Value.guardStats().spent.Load()
+}
+
+// Only a retry that is made costs a token.
+func TestACallWhoseGoroutineEndsBeforeItsRetryPaysNoToken(t *testing.T) {
+	r := patient(t)
+	observed := guardOn(t, r, func(c *GuardConfig) {
+		c.Observe = func(_ context.Context, e Event) {
+			if !e.Final {
+				runtime.Goexit()
+			}
+		}
+	})
+	endsGoroutine(func() { _, _ = Call(t.Context(), observed, "observed", failing(errBusy).run) })
+	assert.Equal(t, uint64(0), healthOf(t, r, "observed").Guard.Retries)
+	assert.Zero(t, spentTokens(t, r, "observed"))
+
+	r.RecordSuccess("ended", 0)
+	willing := guardOverGate(t, &Gate{Registry: r, Classify: func(context.Context, error) Verdict { return vRetry }}, nil)
+	endsGoroutine(func() {
+		_, _ = Call(t.Context(), willing, "ended", func(context.Context, string) (int, error) { runtime.Goexit(); return 0, nil })
+	})
+	assert.Zero(t, spentTokens(t, r, "ended"))
+}
+
+func TestARetryThatAHookEndsPaysNoToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 1 })
+		g := guardOn(t, r, func(c *GuardConfig) { c.Default.MaxWait = 0 })
+		probes := 0
+		defer r.OnTransition(func(e Transition) {
+			if e.To == StateHalfOpen {
+				probes++
+				runtime.Goexit()
+			}
+		})()
+		endsGoroutine(func() {
+			_, _ = Call(t.Context(), g, "a", func(context.Context, string) (int, error) {
+				r.RecordFailure("a", 0) // another call opens the breaker meanwhile
+				return 0, askedToWait(40 * time.Second)
+			})
+		})
+		assert.Equal(t, 1, probes)
+		assert.Equal(t, GuardCounts{Calls: 1, Failed: 1, Attempts: 1}, healthOf(t, r, "a").Guard)
+		assert.Zero(t, spentTokens(t, r, "a"))
+	})
+}
+
+func TestAnObserverThatEndsTheGoroutineDoesNotChangeWhyTheCallEnded(t *testing.T) {
+	for name, c := range map[string]struct {
+		tool   func(cancel func()) error
+		policy Policy
+		want   StopReason
+		counts GuardCounts
+	}{
+		"canceled":        {func(cancel func()) error { cancel(); return context.Canceled }, Policy{}, StopCanceled, GuardCounts{Calls: 1, Canceled: 1, Attempts: 1}},
+		"outcome unknown": {func(func()) error { return errBusy }, Policy{SideEffects: true}, StopOutcomeUnknown, GuardCounts{Calls: 1, Failed: 1, Attempts: 1}},
+	} {
+		r := patient(t)
+		var seen []Event
+		g := guardOn(t, r, func(config *GuardConfig) {
+			config.Default = c.policy
+			config.Observe = func(_ context.Context, e Event) {
+				if seen = append(seen, e); !e.Final {
+					runtime.Goexit()
+				}
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ctx, info := WithCallInfo(ctx)
+		endsGoroutine(func() {
+			_, _ = Call(ctx, g, "a", func(context.Context, string) (int, error) { return 0, c.tool(cancel) })
+		})
+		cancel()
+		require.Len(t, seen, 2, name)
+		assert.Equal(t, c.want, seen[0].Reason, name)
+		assert.Equal(t, c.want, seen[1].Reason, name)
+		assert.ErrorIs(t, seen[1].Err, seen[0].Err, name)
+		assert.Equal(t, c.want, info.Reason, name)
+		assert.Equal(t, c.counts, healthOf(t, r, "a").Guard, name)
+	}
+}
+
+func TestAnAnswerGivesItsTenthOfATokenBackWhateverAHookDoes(t *testing.T) {
+	for name, answer := range map[string]error{"no error": nil, "an error that is none": WithVerdict(errBroken, Verdict{})} {
+		synctest.Test(t, func(t *testing.T) {
+			r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold, c.Breaker.SlowCallDuration = 1, time.Second })
+			r.RecordSuccess("a", 0)
+			r.table.Get("a").Value.guardStats().spent.Store(50)
+			defer r.OnTransition(func(Transition) { runtime.Goexit() })()
+			endsGoroutine(func() {
+				_, _ = Call(t.Context(), guardOn(t, r, nil), "a", func(context.Context, string) (int, error) {
+					time.Sleep(2 * time.Second)
+					return 1, answer
+				})
+			})
+			assert.Equal(t, int64(49), spentTokens(t, r, "a"), name)
+		})
+	}
+}
+
+func TestAnEntryCanBeEvictedAlthoughAHookEndsTheGoroutineThatFreesIt(t *testing.T) {
+	free := map[string]func(*testing.T, *Registry){
+		"a probe that succeeds": func(t *testing.T, r *Registry) {
+			_, _ = Call(t.Context(), guardOn(t, r, nil), "a", func(context.Context, string) (int, error) {
+				r.AllowRequest("b") // parks a, which is in use
+				return 1, nil
+			})
+		},
+		"reset": func(_ *testing.T, r *Registry) {
+			r.AllowRequest("b")
+			r.Reset("a")
+		},
+		"a new configuration": func(_ *testing.T, r *Registry) {
+			r.AllowRequest("b")
+			c := r.Config()
+			c.Breaker.FailureThreshold = 0
+			_ = r.SetConfig(c)
+		},
+	}
+	for name, free := range free {
+		synctest.Test(t, func(t *testing.T) {
+			r := registryWith(t, func(c *Config) { c.MaxTools, c.Breaker.FailureThreshold = 1, 1 })
+			r.RecordFailure("a", 0)
+			time.Sleep(30 * time.Second)
+			stop := r.OnTransition(func(e Transition) {
+				if e.To == StateClosed {
+					runtime.Goexit()
+				}
+			})
+			endsGoroutine(func() { free(t, r); t.Error("the hook has not ended the goroutine") })
+			stop()
+			for range 3 {
+				r.AllowRequest("b")
+			}
+			assert.Equal(t, []string{"b"}, namesOf(r), name)
+		})
+	}
+}
+
+// The events of a tool wait for those before them, so none may be left out.
+func TestAHookThatEndsTheGoroutineOfANewConfigurationSilencesNoTool(t *testing.T) {
+	r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 1 })
+	tools := []string{"a", "b", "c"}
+	for _, tool := range tools {
+		r.RecordFailure(tool, 0)
+	}
+	epochs, ends := make(map[string][]uint64), true
+	defer r.OnTransition(func(e Transition) {
+		epochs[e.Tool] = append(epochs[e.Tool], e.Epoch)
+		if ends {
+			runtime.Goexit()
+		}
+	})()
+	c := r.Config()
+	c.Breaker.FailureThreshold = 0
+	endsGoroutine(func() { _ = r.SetConfig(c) })
+	ends = false
+	for _, tool := range tools {
+		r.Isolate(tool)
+		assert.Equal(t, []uint64{3, 4}, epochs[tool], tool)
+	}
 }

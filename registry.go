@@ -211,15 +211,21 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 }
 
 // tellOfAdmission delivers what a call that asked has changed. If a hook ends the
-// goroutine, nobody gets the permit: it is released.
+// goroutine, nobody gets the permit or the probe: it is given back.
 func (r *Registry) tellOfAdmission(n *node, a *answer, permit bool) {
 	if a.n == 0 {
 		return
 	}
 	told := false
 	defer func() {
-		if !told && permit && a.reason == StopNone {
+		switch {
+		case told:
+		case permit && a.reason == StopNone:
 			(&admission{node: n, epoch: a.epoch, probe: a.probe}).release(r)
+		case a.probe: // by name: nobody has been told yes
+			r.settle(n, &event{op: opSettle, byName: true}, Verdict{Outcome: OutcomeNeutral}, 0, r.now())
+		default:
+			r.unpark(n)
 		}
 	}()
 	n.Value.deliver(a, n.Name(), r.base, &r.hooks)
@@ -367,8 +373,8 @@ func (r *Registry) apply(n *node, ev *event, now int64) bool {
 			return false
 		}
 	}
+	defer r.unpark(n) // also if a hook ends the goroutine
 	n.Value.deliver(&a, n.Name(), r.base, &r.hooks)
-	r.unpark(n)
 	return true
 }
 
@@ -707,10 +713,6 @@ func (r *Registry) SetConfig(c Config) error {
 	if r.inert() {
 		return errors.New("toolhealth: SetConfig: the registry was not made by NewRegistry")
 	}
-	type closing struct {
-		n *node
-		a answer
-	}
 	var closed []closing
 	r.mu.Lock()
 	now := r.now()
@@ -721,11 +723,31 @@ func (r *Registry) SetConfig(c Config) error {
 		}
 	}
 	r.mu.Unlock()
-	for _, c := range closed {
+	r.tellOfClosed(closed)
+	return nil
+}
+
+// closing is a tool that a new configuration has closed.
+type closing struct {
+	n *node
+	a answer
+}
+
+// tellOfClosed delivers what has closed, all of it, also if a hook ends the
+// goroutine: later events of a tool wait for the earlier ones.
+func (r *Registry) tellOfClosed(closed []closing) {
+	i := 0
+	defer func() {
+		if i < len(closed) {
+			r.unpark(closed[i].n)
+			r.tellOfClosed(closed[i+1:])
+		}
+	}()
+	for ; i < len(closed); i++ {
+		c := &closed[i]
 		c.n.Value.deliver(&c.a, c.n.Name(), r.base, &r.hooks)
 		r.unpark(c.n)
 	}
-	return nil
 }
 
 // Config returns the configuration that is in force, as a copy.

@@ -247,3 +247,11 @@ func TestALooseNodeIsInNoTable(t *testing.T) {
 	assert.NotSame(t, n, in)
 	assert.Equal(t, 1, table.Len())
 }
+
+func TestANameRefIsTheNameOfItsNode(t *testing.T) {
+	var table Table[int]
+	n := table.Put("a", func(*int) {})
+	if n.NameRef() != n.NameRef() || *n.NameRef() != "a" {
+		t.Fatalf("%q", *n.NameRef())
+	}
+}

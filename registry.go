@@ -224,8 +224,6 @@ func (r *Registry) tellOfAdmission(n *node, a *answer, permit bool) {
 			(&admission{node: n, epoch: a.epoch, probe: a.probe}).release(r)
 		case a.probe: // by name: nobody has been told yes
 			r.settle(n, &event{op: opSettle, byName: true}, Verdict{Outcome: OutcomeNeutral}, 0, r.now())
-		default:
-			r.unpark(n)
 		}
 	}()
 	n.Value.deliver(a, n.Name(), r.base, &r.hooks)

@@ -659,6 +659,12 @@ func (e *entry) newGuardStats() *guardStats {
 	return e.guard.Load()
 }
 
+// begin counts a call and returns its place among the running ones.
+func (g *guardStats) begin(now int64) *flight.Slot {
+	g.calls.Add(1)
+	return g.running.Start(now)
+}
+
 func (g *guardStats) read(now int64) GuardCounts {
 	turned := g.turned.Load()
 	c := GuardCounts{
@@ -1203,27 +1209,23 @@ func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx conte
 	}
 	if o == nil || o.broken == nil {
 		if n, epoch := g.enterQuick(ctx, tool); n != nil {
-			return callQuickly(ctx, g, tool, n, epoch, fn, o)
+			return callQuickly(ctx, g, n, epoch, fn, o)
 		}
 	}
 	var c call
 	c.begin(ctx, g, tool)
-	if o != nil {
-		c.serves, c.broken = o.serves, o.broken
-	}
 	var none Out
 	return goOn(&c, none, nil, fn, o)
 }
 
 // callQuickly makes a call that has been let in by enterQuick.
-func callQuickly[Out any](ctx context.Context, g *Guard, tool string, n *node, epoch uint64, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (Out, error) {
+func callQuickly[Out any](ctx context.Context, g *Guard, n *node, epoch uint64, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (Out, error) {
 	// Field by field: what a literal writes is copied in larger pieces at once, and
 	// the processor waits for them.
 	var q quickCall
 	q.g, q.registry, q.counts = g, g.gate.Registry, n.Value.guardStats()
 	q.node, q.epoch, q.start = n, epoch, q.registry.now()
-	q.counts.calls.Add(1)
-	q.slot = q.counts.running.Start(q.start)
+	q.slot = q.counts.begin(q.start)
 	q.attempt = &frame{ctx, n.NameRef()}
 	ran := false
 	defer func() {
@@ -1241,9 +1243,6 @@ func callQuickly[Out any](ctx context.Context, g *Guard, tool string, n *node, e
 	}
 	c := q.call()
 	q.slot = nil
-	if o != nil {
-		c.serves = o.serves
-	}
 	return goOn(&c, out, err, fn, o)
 }
 
@@ -1256,6 +1255,9 @@ func goOn[Out any](c *call, out Out, err error, fn func(context.Context, string)
 			c.abort()
 		}
 	}()
+	if o != nil {
+		c.serves, c.broken = o.serves, o.broken
+	}
 	var going bool
 	if err != nil {
 		c.done(err)
@@ -1587,8 +1589,7 @@ func (c *call) admit(now int64) bool {
 func (c *call) count(admitted bool) {
 	if !c.standIn && c.stats == nil {
 		c.stats = c.counts
-		c.stats.calls.Add(1)
-		c.slot = c.stats.running.Start(c.begun)
+		c.slot = c.stats.begin(c.begun)
 	}
 	switch {
 	case !admitted:

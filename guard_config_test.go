@@ -106,7 +106,7 @@ func TestAHealthyGuardedCallAllocatesTwiceAtMost(t *testing.T) {
 	full := registryWith(t, func(c *Config) { c.MaxTools = 1 })
 	failTimes(full, "open", 3)
 	untracked := guardOn(t, full, nil)
-	observed := guardOn(t, NewRegistry(), func(c *GuardConfig) { c.Observe = func(context.Context, Event) {} })
+	observed := guardOn(t, NewRegistry(), func(c *GuardConfig) { c.Observe = unheard })
 	for name, c := range map[string]struct {
 		most float64
 		call func()

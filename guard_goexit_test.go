@@ -147,7 +147,7 @@ func goexitThenPanics(context.Context, string) (int, error) {
 func TestACallWhoseToolEndsTheGoroutineAndPanicsOnItsWayOutIsSettled(t *testing.T) {
 	for name, change := range map[string]func(*GuardConfig){
 		"quick":    nil,
-		"observed": func(c *GuardConfig) { c.Observe = func(context.Context, Event) {} },
+		"observed": func(c *GuardConfig) { c.Observe = unheard },
 		"timeout":  func(c *GuardConfig) { c.Default.Timeout = time.Second },
 	} {
 		r := patient(t)
@@ -187,7 +187,7 @@ func TestAPanicWithNilIsNoSuccess(t *testing.T) {
 
 // A hook that hangs is one more reason for a call to hang.
 func TestAHookThatIsToldOfACallSeesItAmongTheRunning(t *testing.T) {
-	for name, observe := range map[string]func(context.Context, Event){"quick": nil, "observed": func(context.Context, Event) {}} {
+	for name, observe := range map[string]func(context.Context, Event){"quick": nil, "observed": unheard} {
 		synctest.Test(t, func(t *testing.T) {
 			r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold, c.Breaker.SlowCallDuration = 1, time.Second })
 			r.RecordSuccess("a", 0)
@@ -211,9 +211,9 @@ func TestACallWhoseToolHasAnsweredDoesNotFailForAHookThatEndsTheGoroutine(t *tes
 		err     error
 	}{
 		"quick":                 {nil, nil},
-		"observed":              {func(context.Context, Event) {}, nil},
+		"observed":              {unheard, nil},
 		"an error that is none": {nil, fine},
-		"one that is, observed": {func(context.Context, Event) {}, fine},
+		"one that is, observed": {unheard, fine},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold, c.Breaker.SlowCallDuration = 1, time.Second })
@@ -299,9 +299,8 @@ func TestACallThatAHookEndsBeforeItsFirstAttemptIsNoSuccess(t *testing.T) {
 	})
 }
 
-// The slot of the call is taken while it waits for its second attempt, which is a
-// probe because the first has opened the breaker.
-func TestARetryWhoseHookEndsTheGoroutineEndsTheCall(t *testing.T) {
+// The primary has failed, and the hook hears of the probe that its substitute is.
+func TestASubstituteWhoseHookEndsTheGoroutineEndsTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 1 })
 		g := guardWithBackups(t, r, nil, "b")

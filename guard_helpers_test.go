@@ -30,6 +30,9 @@ func guardOverGate(t testing.TB, gate *Gate, change func(*GuardConfig)) *Guard {
 	return g
 }
 
+// unheard is an observer that does nothing: with one, a call goes the long way.
+func unheard(context.Context, Event) {}
+
 // guardWithBackups returns a guard whose tool "a" has these substitutes.
 func guardWithBackups(t testing.TB, r *Registry, change func(*GuardConfig), substitutes ...string) *Guard {
 	t.Helper()

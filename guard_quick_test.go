@@ -27,7 +27,7 @@ func TestAQuickCallIsAsAnyOther(t *testing.T) {
 	}
 	for seed := range histories {
 		quick := quickHistory(t, uint64(seed), nil)
-		long := quickHistory(t, uint64(seed), func(context.Context, Event) {})
+		long := quickHistory(t, uint64(seed), unheard)
 		for i, line := range long { // one by one: the whole is long
 			require.Equal(t, line, quick[i], "seed %d, line %d", seed, i)
 		}
@@ -246,7 +246,7 @@ func TestACallIsQuickOnlyIfNothingSpecialIsAskedOfIt(t *testing.T) {
 		assert.False(t, quick(special, plain, "a"), name)
 	}
 	for name, change := range map[string]func(*GuardConfig){
-		"observed": func(c *GuardConfig) { c.Observe = func(context.Context, Event) {} },
+		"observed": func(c *GuardConfig) { c.Observe = unheard },
 		"timeout":  func(c *GuardConfig) { c.Default.Timeout = 1 },
 		"detached": func(c *GuardConfig) { c.Tools = map[string]Policy{"a": {Detach: true}} },
 	} {

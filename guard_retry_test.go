@@ -416,7 +416,7 @@ func TestOneGuardServesManyGoroutines(t *testing.T) {
 	g := guardWithBackups(t, r, func(c *GuardConfig) {
 		c.Default = Policy{MaxAttempts: 2, Timeout: time.Minute, RetryBudget: 5}
 		c.Tools = map[string]Policy{"b": {Detach: true}}
-		c.Observe = func(context.Context, Event) {}
+		c.Observe = unheard
 	}, "b")
 	var callers sync.WaitGroup
 	for i := range 16 {

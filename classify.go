@@ -3,6 +3,7 @@ package toolhealth
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -179,21 +180,25 @@ func (rule Rule) ask(err error) (v Verdict, ok bool) {
 	return rule(err)
 }
 
+// ours is an error of this package that ends a call of its own.
+type ours interface {
+	// ran reports whether a tool has run: then what the tool said counts.
+	ran() bool
+	// refused returns the verdict of a refusal, and false if the error is none.
+	refused() (Verdict, bool)
+}
+
 func refusalVerdict(nodes []error) (Verdict, bool) {
 	for _, node := range nodes {
-		switch e := node.(type) {
-		case *ToolError:
-			if e != nil && e.Attempts > 0 {
-				return Verdict{}, false // a tool did run; what it said counts
-			}
-		case *Refusal:
-			if e != nil {
-				return Verdict{Outcome: OutcomeNeutral, Kind: KindRefused, NotSent: true, RetryAfter: max(e.RetryAfter, 0)}, true
-			}
-		default:
-			if node == ErrRefused {
-				return vRefused, true
-			}
+		own, ok := node.(ours)
+		if !ok {
+			continue
+		}
+		if own.ran() {
+			return Verdict{}, false
+		}
+		if v, ok := own.refused(); ok {
+			return v, true
 		}
 	}
 	return Verdict{}, false
@@ -207,7 +212,7 @@ type ToolVerdicter interface {
 
 func selfDescribed(nodes []error) (v Verdict, ok bool) {
 	for _, node := range nodes {
-		if d, is := node.(ToolVerdicter); is && node != errNoAdapter { // that is no word of a tool
+		if d, is := node.(ToolVerdicter); is {
 			if v, ok = askVerdict(d); ok {
 				return v, true
 			}
@@ -514,4 +519,64 @@ func ask(ctx context.Context, classify Classifier, err error) (v Verdict) {
 		}
 	}()
 	return classify(ctx, err)
+}
+
+// StopReason says why a call ended, or that it may be retried. Its zero value is
+// StopNone. The texts are stable: hosts may match on them and label metrics with
+// them.
+type StopReason uint8
+
+// The stop reasons. README.md says what a host should do about each.
+const (
+	StopNone                 StopReason = iota // "none"
+	StopCircuitOpen                            // "tool_unavailable:circuit_open"
+	StopProbeInFlight                          // "tool_unavailable:probe_in_flight"
+	StopRateLimited                            // "tool_unavailable:rate_limited"
+	StopIsolated                               // "tool_unavailable:isolated"
+	StopUnknownTool                            // "tool_unavailable:unknown_tool"
+	StopNonRetryable                           // "tool_failure:non_retryable"
+	StopRetryExhausted                         // "tool_failure:retry_exhausted"
+	StopRetryBudgetExhausted                   // "tool_failure:retry_budget_exhausted"
+	StopOutcomeUnknown                         // "tool_failure:outcome_unknown": a tool with side effects may have run
+	StopContractViolation                      // "tool_failure:contract_violation"
+	StopCanceled                               // "tool_canceled"
+	RetryAllowed                               // "tool_retry:allowed": the verdict that it may go on
+)
+
+var stopTexts = []string{
+	"none",
+	"tool_unavailable:circuit_open", "tool_unavailable:probe_in_flight", "tool_unavailable:rate_limited",
+	"tool_unavailable:isolated", "tool_unavailable:unknown_tool",
+	"tool_failure:non_retryable", "tool_failure:retry_exhausted", "tool_failure:retry_budget_exhausted",
+	"tool_failure:outcome_unknown", "tool_failure:contract_violation",
+	"tool_canceled",
+	"tool_retry:allowed",
+}
+
+// String returns the text of r, or "StopReason(n)" for a value that is no reason.
+func (r StopReason) String() string { return enum.Text("StopReason", stopTexts, r) }
+
+// Detail returns the text after the colon, such as "circuit_open", or the whole
+// text if it has none.
+func (r StopReason) Detail() string {
+	text := r.String()
+	return text[strings.IndexByte(text, ':')+1:]
+}
+
+// MarshalText returns the text of r, and an error for a value that is no reason.
+func (r StopReason) MarshalText() ([]byte, error) { return enum.Marshal("StopReason", stopTexts, r) }
+
+// UnmarshalText is the inverse of MarshalText.
+func (r *StopReason) UnmarshalText(text []byte) error {
+	return enum.Unmarshal("StopReason", stopTexts, text, r)
+}
+
+// refusalReason is the inverse of Detail for what a gate can say.
+func refusalReason(detail string) (StopReason, error) {
+	for r := StopNone; r <= StopUnknownTool; r++ {
+		if r.Detail() == detail {
+			return r, nil
+		}
+	}
+	return StopNone, fmt.Errorf("toolhealth: reason: unknown text %.40q", detail)
 }

@@ -3,15 +3,19 @@ package toolhealth
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/toolhealth/toolhealth/internal/backoff"
 )
 
 // BreakerConfig says when a breaker opens, how long it stays open and what
@@ -439,4 +443,199 @@ func (d *jsonDuration) UnmarshalText(text []byte) error {
 	}
 	*d = jsonDuration(v)
 	return nil
+}
+
+// DefaultDeadlineFloor is how long a call must have run for the caller's deadline
+// to be the tool's fault, where nothing else is configured.
+const DefaultDeadlineFloor = time.Second
+
+// Policy says how calls of a tool are made and repeated. A zero field switches
+// its rule off; the zero Policy makes each call once. Start from
+// [DefaultGuardConfig].
+type Policy struct {
+	// MaxAttempts is how often the tool is run at most in one call, the first
+	// time included. 0 and 1: no retry.
+	MaxAttempts int
+	// Timeout cancels the context of an attempt that takes longer. 0: no limit
+	// but the caller's. It is also the least lease of a probe.
+	Timeout time.Duration
+	// BackoffBase is the wait before the second attempt, each later one is
+	// BackoffFactor times as long, up to BackoffMax (0: no limit).
+	BackoffBase   time.Duration
+	BackoffMax    time.Duration
+	BackoffFactor float64 // 0 and 1: all waits are BackoffBase
+	// Jitter, 0 to 1: a back-off d becomes a random one in [d*(1-Jitter), d]. A
+	// wait that the tool stated is never shortened.
+	Jitter float64
+	// MaxWait: what would have to wait longer than this stops instead. 0: no limit.
+	MaxWait time.Duration
+	// RetryBudget is the size of the tool's token bucket. A retry costs a token, a
+	// success gives a tenth back; without a token there is no retry. The bucket
+	// belongs to the tool in its registry and starts full. 0: no budget.
+	RetryBudget int
+	// SideEffects: the tool changes something, so that doing it twice is worse
+	// than not knowing. A failed attempt is repeated, or handed to a substitute,
+	// only if it surely never reached the tool.
+	SideEffects bool
+	// Detach: the guard stops waiting when the attempt's context is done, although
+	// the tool function has not returned. The function then runs on, on a
+	// goroutine of its own; its late result is dropped.
+	Detach bool
+}
+
+func (c Policy) check(p *problems) {
+	p.count("max_attempts", c.MaxAttempts)
+	p.duration("timeout", c.Timeout)
+	p.duration("backoff_base", c.BackoffBase)
+	p.duration("backoff_max", c.BackoffMax)
+	p.factor("backoff_factor", c.BackoffFactor)
+	p.fraction("jitter", c.Jitter)
+	p.duration("max_wait", c.MaxWait)
+	p.count("retry_budget", c.RetryBudget)
+}
+
+func (c *Policy) fields() []jsonField {
+	return []jsonField{
+		{"max_attempts", &c.MaxAttempts, mustCount},
+		duration("timeout", &c.Timeout),
+		duration("backoff_base", &c.BackoffBase),
+		duration("backoff_max", &c.BackoffMax),
+		{"backoff_factor", &c.BackoffFactor, mustNumber},
+		{"jitter", &c.Jitter, mustNumber},
+		duration("max_wait", &c.MaxWait),
+		{"retry_budget", &c.RetryBudget, mustCount},
+		{"side_effects", &c.SideEffects, mustBool},
+		{"detach", &c.Detach, mustBool},
+	}
+}
+
+// MarshalJSON writes every field, durations as texts.
+func (c Policy) MarshalJSON() ([]byte, error) { return encodeFields(c.fields()) }
+
+// UnmarshalJSON reads what MarshalJSON writes. An absent key leaves its field as
+// it was, an unknown one is an error. Every problem is reported at once, as joined
+// [ConfigError]s; then the receiver is as it was.
+func (c *Policy) UnmarshalJSON(data []byte) error {
+	return readObject(c, data, (*Policy).fields)
+}
+
+// pause says how long to wait before the next attempt, or why there is none. A
+// zero deadline is none.
+func (c *Policy) pause(v Verdict, attempt int, deadline time.Time, stats *guardStats) (StopReason, time.Duration) {
+	d := backoff.Jitter(backoff.Delay(c.BackoffBase, c.BackoffMax, c.BackoffFactor, attempt), c.Jitter, rand.Float64())
+	asked := v.RetryAfter > 0 && v.RetryAfter >= d
+	d = max(d, v.RetryAfter)
+	if (c.MaxWait > 0 && d > c.MaxWait) || (!deadline.IsZero() && time.Until(deadline) <= d) {
+		if asked {
+			return StopRateLimited, v.RetryAfter
+		}
+		return StopRetryExhausted, max(v.RetryAfter, 0)
+	}
+	if c.RetryBudget > 0 && stats != nil && !stats.takeToken(c.RetryBudget) {
+		return StopRetryBudgetExhausted, max(v.RetryAfter, 0)
+	}
+	return RetryAllowed, d
+}
+
+// returnToken gives back the token of a retry that is not made.
+func (c *Policy) returnToken(bucket *guardStats) {
+	if bucket != nil && c.RetryBudget > 0 {
+		bucket.refund(10)
+	}
+}
+
+// GuardConfig configures a [Guard]. The zero GuardConfig is valid: every call is
+// made once and without a time limit. Start from [DefaultGuardConfig].
+//
+// In JSON the keys are "default", "tools" and "deadline_floor"; Observe is not in
+// it. An absent key keeps the value that the receiver has, except that a zero
+// receiver starts from DefaultGuardConfig; the entries of "tools" start from
+// "default", so that an override names only what differs. In Go an override is a
+// whole Policy.
+type GuardConfig struct {
+	// Default is the policy of every tool that has none of its own.
+	Default Policy
+	// Tools are the policies of single tools, by name. They are copied.
+	Tools map[string]Policy
+	// DeadlineFloor: a call that ends because the caller's deadline has passed is
+	// a timeout of the tool only if the attempt had run for at least this long;
+	// else it is neutral. 0: it always is a timeout. It replaces the Gate's.
+	DeadlineFloor time.Duration
+	// Observe, if set, hears of each attempt and of each finished call, on the
+	// goroutine of the call and with the caller's ctx; not of one that rides on an
+	// outer call of the same tool. A panic in it is ignored.
+	Observe func(ctx context.Context, e Event)
+}
+
+// DefaultGuardConfig returns the defaults: two attempts, a back-off from 100ms to
+// 5s with full jitter, no waits over 30s, a budget of 10 retries.
+func DefaultGuardConfig() GuardConfig {
+	return GuardConfig{
+		Default: Policy{
+			MaxAttempts:   2,
+			BackoffBase:   100 * time.Millisecond,
+			BackoffMax:    5 * time.Second,
+			BackoffFactor: 2,
+			Jitter:        1,
+			MaxWait:       30 * time.Second,
+			RetryBudget:   10,
+		},
+		DeadlineFloor: DefaultDeadlineFloor,
+	}
+}
+
+// Validate returns nil, or every problem at once as joined [ConfigError]s.
+func (c GuardConfig) Validate() error {
+	p := problems{prefix: "default."}
+	c.Default.check(&p)
+	checkTools(&p, c.Tools)
+	p.duration("deadline_floor", c.DeadlineFloor)
+	return errors.Join(p.errs...)
+}
+
+// MarshalJSON writes every field but Observe.
+func (c GuardConfig) MarshalJSON() ([]byte, error) {
+	fields := []jsonField{{"default", c.Default, ""}}
+	if len(c.Tools) > 0 {
+		fields = append(fields, jsonField{"tools", c.Tools, ""})
+	}
+	return encodeFields(append(fields, duration("deadline_floor", &c.DeadlineFloor)))
+}
+
+// UnmarshalJSON reads what MarshalJSON writes; see [GuardConfig]. Every problem is
+// reported at once, as joined [ConfigError]s; then the receiver is as it was. It
+// does not validate: [NewGuard] does.
+func (c *GuardConfig) UnmarshalJSON(data []byte) error {
+	var p problems
+	next := *c
+	if next.Tools == nil && next.DeadlineFloor == 0 && next.Default == (Policy{}) {
+		next = DefaultGuardConfig()
+		next.Observe = c.Observe
+	}
+	decodeFields(&p, data, []jsonField{ // by name: "default" is read before "tools"
+		nested(&p, "default", next.Default.fields()),
+		overrides(&p, "tools", &next.Tools, &next.Default, (*Policy).fields),
+		duration("deadline_floor", &next.DeadlineFloor),
+	})
+	if len(p.errs) == 0 {
+		*c = next
+	}
+	return errors.Join(p.errs...)
+}
+
+// Event is what an observer of a Guard hears.
+type Event struct {
+	Tool    string // asked for
+	Served  string // that ran; for a finished call, that answered or failed last
+	Final   bool   // false: an attempt has ended. true: the call has ended
+	Attempt int    // number of this attempt; for a finished call, of all attempts
+	Verdict Verdict
+	// Reason is StopNone after a success, RetryAllowed after an attempt that will
+	// be followed by another of the same tool, else why this tool or call ended.
+	Reason StopReason
+	Took   time.Duration // of the attempt, or of the whole call with its waits
+	Wait   time.Duration // before the next attempt; for a finished call, as in ToolError
+	// Err is what the tool function returned, for logs and traces, or the
+	// *ToolError of a finished call; nil after a success.
+	Err error
 }

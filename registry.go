@@ -4,8 +4,6 @@ import (
 	"container/list"
 	"errors"
 	"fmt"
-	"iter"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -336,22 +334,6 @@ func (r *Registry) record(tool string, v Verdict, took int64) {
 		if r.settle(n, &event{op: opSettle, byName: true}, v, took, now) {
 			return
 		}
-	}
-}
-
-// outcome counts one ended call.
-func (s *Stats) outcome(okTotal *atomic.Uint64, v Verdict, took int64) {
-	switch v.Outcome {
-	case OutcomeSuccess:
-		s.success(okTotal, took)
-	case OutcomeFailure:
-		s.failure(v.Kind, took)
-	case OutcomeRejected:
-		s.rejected.Add(1)
-	case OutcomeThrottled:
-		s.throttled.Add(1)
-	default:
-		s.neutral.Add(1)
 	}
 }
 
@@ -775,119 +757,90 @@ func (r *Registry) OnTransition(fn func(Transition)) (stop func()) {
 	return r.hooks.Add(fn)
 }
 
-// HealthStatus returns the status of a tool; one without an entry is healthy.
-func (r *Registry) HealthStatus(tool string) HealthStatus {
-	h, _ := r.Health(tool)
-	return h.Status
+func (e *entry) guardStats() *guardStats {
+	if g := e.guard.Load(); g != nil {
+		return g
+	}
+	return e.newGuardStats()
 }
 
-// Health returns what is known of a tool, and false if there is no entry. It
-// changes nothing.
-func (r *Registry) Health(tool string) (ToolHealth, bool) {
+func (e *entry) newGuardStats() *guardStats {
+	e.guard.CompareAndSwap(nil, new(guardStats))
+	return e.guard.Load()
+}
+
+// admission is one admitted call, as the registry has to hear of its end.
+type admission struct {
+	node  *node // nil if the call is not tracked
+	epoch uint64
+	start int64 // time of admission
+	probe bool
+}
+
+// succeed reports the outcome that nearly all calls have.
+func (a *admission) succeed(r *Registry, now int64) {
+	e, took := &a.node.Value, max(now-a.start, 0)
+	e.stats.success(&e.stats.permitOK, took)
+	if s := e.snap.Load(); !s.plain() || s.streak != 0 || a.probe || took > s.cfg.slow {
+		r.settle(a.node, a.settlement(), Verdict{}, took, now)
+	}
+	r.unpark(a.node)
+}
+
+// report reports any outcome.
+func (a *admission) report(r *Registry, v Verdict, now int64) {
+	if v.Outcome == OutcomeSuccess {
+		a.succeed(r, now)
+		return
+	}
+	e, took := &a.node.Value, max(now-a.start, 0)
+	e.stats.outcome(&e.stats.permitOK, v, took)
+	defer a.settled(r) // also if a hook ends the goroutine
+	r.settle(a.node, a.settlement(), v, took, now)
+}
+
+// settled counts the permit as no longer out.
+func (a *admission) settled(r *Registry) {
+	a.node.Value.stats.settled.Add(1)
+	r.unpark(a.node)
+}
+
+// release gives the admission back unused: nothing is counted.
+func (a *admission) release(r *Registry) {
+	defer a.settled(r)
+	if a.probe {
+		r.settle(a.node, a.settlement(), Verdict{Outcome: OutcomeNeutral}, 0, r.now())
+	}
+}
+
+func (a *admission) settlement() *event {
+	return &event{op: opSettle, epoch: a.epoch, probe: a.probe}
+}
+
+// openFor says whether the tool's breaker is open and refuses for another reason
+// than the wait that a throttled attempt has just stated, and for how long:
+// StopCircuitOpen, StopIsolated or StopNone.
+func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
 	if r.inert() {
-		return ToolHealth{}, false
+		return StopNone, 0
 	}
 	n := r.table.Get(tool)
 	if n == nil {
-		return ToolHealth{}, false
+		return StopNone, 0
 	}
-	var h ToolHealth
-	ok := r.health(n, r.now(), &h)
-	return h, ok
+	s, now := n.Value.snap.Load(), r.now()
+	reason, wait := s.admission(now)
+	switch {
+	case reason == StopNone, reason == StopRateLimited && (o == OutcomeThrottled || s.state == StateClosed):
+		return StopNone, 0
+	case reason == StopIsolated:
+		return reason, time.Duration(wait)
+	}
+	return StopCircuitOpen, time.Duration(wait)
 }
 
-// health fills in h, and reports false if n has left the registry.
-func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
-	e := &n.Value
-	counts := e.stats.Read()
-	shared := e.snap.Load()
-	if shared.gone {
-		return false
-	}
-	s := shared.at(now)
-	reason, wait := shared.admission(now)
-	*h = ToolHealth{
-		Tool:                n.Name(),
-		State:               s.state,
-		Available:           reason == StopNone,
-		ProbeDue:            reason == StopNone && s.state == StateOpen,
-		Reason:              reason,
-		RetryAfter:          time.Duration(wait),
-		Score:               counts.Score(),
-		Counts:              counts,
-		ConsecutiveFailures: s.streak,
-		LastFailure:         s.kind,
-		RefusedInRow:        e.stats.refusedInRow(),
-		Trips:               s.trips,
-		Epoch:               s.epoch,
-		Since:               r.base.Add(time.Duration(s.since)),
-		InFlight:            e.stats.inFlight(),
-	}
-	h.Status = statusOf(h.Score, h.State)
-	if g := e.guard.Load(); g != nil {
-		h.Guard = g.read(now)
-	}
-	return true
-}
-
-// HealthSummary returns the health of every tool, sorted by name, as it was at
-// one reading of the clock. It takes no lock and delays no call.
-func (r *Registry) HealthSummary() Summary {
-	if r.inert() {
-		return Summary{}
-	}
-	now := r.now()
-	nodes := r.sorted()
-	s := Summary{
-		Tools:      make([]ToolHealth, 0, len(nodes)),
-		Untracked:  r.untracked.Load(),
-		Evicted:    r.evicted.Load(),
-		HookPanics: r.hooks.Panics(),
-		At:         r.base.Add(time.Duration(now)),
-	}
-	for _, n := range nodes {
-		s.Tools = append(s.Tools, ToolHealth{})
-		if last := len(s.Tools) - 1; !r.health(n, now, &s.Tools[last]) {
-			s.Tools = s.Tools[:last]
-		}
-	}
-	s.finish()
-	return s
-}
-
-// sorted returns the nodes by name.
-func (r *Registry) sorted() []*node {
-	// Comparing names that lie in the slice saves a look at each node for each
-	// comparison: a fifth of the time of a large summary.
-	type named struct {
-		name string
-		n    *node
-	}
-	all := make([]named, 0, r.table.Len())
-	for n := range r.table.All() {
-		all = append(all, named{n.Name(), n})
-	}
-	slices.SortFunc(all, func(a, b named) int { return strings.Compare(a.name, b.name) })
-	nodes := make([]*node, len(all))
-	for i := range all {
-		nodes[i] = all[i].n
-	}
-	return nodes
-}
-
-// All yields the tools that have an entry when the iteration begins, sorted by
-// name, each with its health when its turn comes. Any method may be called
-// during the iteration; a tool that is removed meanwhile is left out.
-func (r *Registry) All() iter.Seq2[string, ToolHealth] {
-	return func(yield func(string, ToolHealth) bool) {
-		if r.inert() {
-			return
-		}
-		for _, n := range r.sorted() {
-			var h ToolHealth
-			if r.health(n, r.now(), &h) && !yield(h.Tool, h) {
-				return
-			}
-		}
-	}
+// bounded returns a stated wait, at most the tool's MaxOpenDuration: the gate
+// refuses for no longer.
+func (e *entry) bounded(wait time.Duration) time.Duration {
+	return time.Duration(e.snap.Load().cfg.cap(int64(max(wait, 0))))
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/toolhealth/toolhealth/internal/flight"
 )
 
 // ewmaOne is an EWMA of 1.0: averages are integers scaled by this.
@@ -261,4 +263,104 @@ func saturatingAdd(a, b int64) int64 {
 		return math.MaxInt64
 	}
 	return a + b
+}
+
+// outcome counts one ended call.
+func (s *Stats) outcome(okTotal *atomic.Uint64, v Verdict, took int64) {
+	switch v.Outcome {
+	case OutcomeSuccess:
+		s.success(okTotal, took)
+	case OutcomeFailure:
+		s.failure(v.Kind, took)
+	case OutcomeRejected:
+		s.rejected.Add(1)
+	case OutcomeThrottled:
+		s.throttled.Add(1)
+	default:
+		s.neutral.Add(1)
+	}
+}
+
+// GuardCounts are the figures of a tool's guarded calls. The share of calls that
+// went wrong is Failed/Calls, the retries for each call are Retries/Calls.
+type GuardCounts struct {
+	Calls           uint64 // that asked for this tool, running ones included
+	Failed          uint64 // of these, that no tool answered, also if a Partial handler did
+	Rejected        uint64 // of these, whose request a tool refused; not in Failed
+	Canceled        uint64 // of these, that the caller gave up; not in Failed
+	Attempts        uint64 // runs of this tool, for whomever it was asked
+	Retries         uint64 // of these, not the first of their call
+	Refusals        uint64 // attempts that the gate refused
+	Fallbacks       uint64 // calls of this tool that a substitute served
+	BudgetExhausted uint64 // retries that the budget forbade
+	Abandoned       int64  // detached attempts that are still running
+	InFlight        int    // calls that are running, waiting ones included
+	// Oldest is the age of the oldest of these: with InFlight, the backlog.
+	Oldest time.Duration
+}
+
+// guardStats are the counters of one tool's guarded calls.
+type guardStats struct {
+	// Each is written by the call it counts. Attempts are not: they are those
+	// calls that were let in, the retries, and the runs for other tools. What
+	// every call touches comes first and fills one cache line.
+	running   flight.Table
+	calls     atomic.Uint64
+	spent     atomic.Int64  // tenths of a token that are missing from the bucket
+	turned    atomic.Uint64 // calls whose tool never ran
+	asked     atomic.Uint64 // runs as a substitute
+	retries   atomic.Uint64
+	failed    atomic.Uint64
+	rejected  atomic.Uint64
+	canceled  atomic.Uint64
+	refusals  atomic.Uint64
+	fallbacks atomic.Uint64
+	exhausted atomic.Uint64
+	abandoned atomic.Int64
+}
+
+// begin counts a call and returns its place among the running ones.
+func (g *guardStats) begin(now int64) *flight.Slot {
+	g.calls.Add(1)
+	return g.running.Start(now)
+}
+
+func (g *guardStats) read(now int64) GuardCounts {
+	turned := g.turned.Load()
+	c := GuardCounts{
+		Calls: g.calls.Load(), Failed: g.failed.Load(),
+		Rejected: g.rejected.Load(), Canceled: g.canceled.Load(), Retries: g.retries.Load(),
+		Refusals: g.refusals.Load(), Fallbacks: g.fallbacks.Load(),
+		BudgetExhausted: g.exhausted.Load(), Abandoned: g.abandoned.Load(),
+	}
+	c.Attempts = c.Calls - min(turned, c.Calls) + c.Retries + g.asked.Load()
+	n, oldest := g.running.Read()
+	c.InFlight = n
+	if n > 0 {
+		c.Oldest = time.Duration(max(now-oldest, 0))
+	}
+	return c
+}
+
+// takeToken takes a token out of a bucket of this size.
+func (g *guardStats) takeToken(size int) bool {
+	for {
+		spent := g.spent.Load()
+		if (spent+19)/10 > int64(size) { // not spent+10 > 10*size: that overflows
+			g.exhausted.Add(1)
+			return false
+		}
+		if g.spent.CompareAndSwap(spent, spent+10) {
+			return true
+		}
+	}
+}
+
+// refund gives tenths of a token back.
+func (g *guardStats) refund(tenths int64) {
+	for spent := g.spent.Load(); spent > 0; spent = g.spent.Load() {
+		if g.spent.CompareAndSwap(spent, max(spent-tenths, 0)) {
+			return
+		}
+	}
 }

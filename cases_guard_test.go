@@ -18,6 +18,7 @@ import (
 
 	"github.com/toolhealth/toolhealth"
 	"github.com/toolhealth/toolhealth/internal/backoff"
+	"github.com/toolhealth/toolhealth/internal/proof/scenario"
 )
 
 // The cases of guarded calls that a scenario cannot tell.
@@ -52,7 +53,7 @@ func always(err error, runs *int) toolFunc {
 	}
 }
 
-func status(code int) error { return &statusError{StatusCode: code} }
+func status(code int) error { return &scenario.StatusError{StatusCode: code} }
 
 func TestC24WhateverIsInRetryAfterNoTwoAttemptsAtOnce(t *testing.T) {
 	for _, header := range []string{
@@ -68,7 +69,7 @@ func TestC24WhateverIsInRetryAfterNoTwoAttemptsAtOnce(t *testing.T) {
 				var attempts []time.Time
 				_, err := toolhealth.Call(t.Context(), guard, "search", func(context.Context, string) (string, error) {
 					attempts = append(attempts, time.Now())
-					return "", &statusError{StatusCode: 429, Header: http.Header{"Retry-After": {header}}}
+					return "", &scenario.StatusError{StatusCode: 429, Header: http.Header{"Retry-After": {header}}}
 				})
 				require.Error(t, err)
 				for i := range attempts[1:] {
@@ -89,7 +90,7 @@ func TestC39TheToolsOwnErrorReachesTheCaller(t *testing.T) {
 		runs := 0
 		_, err := toolhealth.Call(t.Context(), guard, "search", always(fmt.Errorf("searching: %w", status(code)), &runs))
 		assert.Equal(t, 1, runs)
-		own, ok := errors.AsType[*statusError](err)
+		own, ok := errors.AsType[*scenario.StatusError](err)
 		require.True(t, ok, "%d", code)
 		assert.Equal(t, code, own.StatusCode)
 		failure, ok := errors.AsType[*toolhealth.ToolError](err)
@@ -178,7 +179,7 @@ func TestC67CancellingEndsAWaitAtOnce(t *testing.T) {
 		assert.Equal(t, 50*time.Millisecond, time.Since(began))
 		assert.Equal(t, 1, runs)
 		assert.ErrorIs(t, err, context.Canceled)
-		_, ok := errors.AsType[*statusError](err)
+		_, ok := errors.AsType[*scenario.StatusError](err)
 		assert.True(t, ok, "the last attempt's error is reachable too")
 		failure, _ := errors.AsType[*toolhealth.ToolError](err)
 		assert.Equal(t, toolhealth.StopCanceled, failure.Reason)

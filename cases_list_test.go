@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhealth/toolhealth/internal/proof/scenario"
 )
 
 // caseFacts is what a list of cases is held against.
@@ -97,7 +99,7 @@ func TestEveryCaseHasItsScenarioItsTestOrItsReason(t *testing.T) {
 	require.NoError(t, err)
 	list, err := os.ReadFile("testdata/cases.txt")
 	require.NoError(t, err)
-	files, err := scenarioFiles(scenarioFolder)
+	files, err := scenario.Files("testdata/scenarios")
 	require.NoError(t, err)
 	facts := caseFacts{index: strings.Fields(string(index)), scenarios: map[string]bool{}, tests: testFunctions(t)}
 	for _, file := range files {

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhealth/toolhealth"
+	"github.com/toolhealth/toolhealth/internal/proof/scenario"
 )
 
 // FuzzConfigJSON: whatever the text, a Config is either left as it was or one
@@ -463,7 +464,7 @@ func FuzzScenarioParse(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		s, err := parseScenario("fuzz", text)
+		s, err := scenario.Parse("fuzz", text)
 		if err != nil {
 			require.Nil(t, s)
 			require.Regexp(t, `^fuzz:[0-9]+: `, err.Error())
@@ -471,18 +472,18 @@ func FuzzScenarioParse(f *testing.F) {
 		}
 		var lines []string
 		last := 0
-		for _, step := range s.steps {
-			require.Greater(t, step.line, last)
-			last = step.line
-			lines = append(lines, step.text)
+		for _, step := range s.Steps {
+			require.Greater(t, step.Line, last)
+			last = step.Line
+			lines = append(lines, step.Text)
 		}
 		require.LessOrEqual(t, last, strings.Count(string(text), "\n")+1)
-		again, err := parseScenario("again", []byte(strings.Join(lines, "\n")))
+		again, err := scenario.Parse("again", []byte(strings.Join(lines, "\n")))
 		require.NoError(t, err)
-		require.Len(t, again.steps, len(s.steps))
-		for i, step := range again.steps {
-			step.line = s.steps[i].line
-			require.Equal(t, fmt.Sprintf("%#v", s.steps[i]), fmt.Sprintf("%#v", step)) // as text: NaN is a number here
+		require.Len(t, again.Steps, len(s.Steps))
+		for i, step := range again.Steps {
+			step.Line = s.Steps[i].Line
+			require.Equal(t, fmt.Sprintf("%#v", s.Steps[i]), fmt.Sprintf("%#v", step)) // as text: NaN is a number here
 		}
 	})
 }

@@ -488,7 +488,7 @@ func TestC101_NamesAndTextsOfUsersBecomeNoLabels(t *testing.T) {
 	}
 }
 
-// within fails if f does not end in time, as it would not if a lock were held.
+// within fails if f does not end in time, for example because of a deadlock.
 func within(t *testing.T, limit time.Duration, f func()) {
 	t.Helper()
 	done := make(chan struct{})

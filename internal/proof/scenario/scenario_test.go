@@ -259,7 +259,7 @@ var badLines = map[string]string{
 	"a guard's key in config":                        "config max_attempts=1",
 	"unknown key of tool":                            "tool t max_tools=5",
 	"unknown key of guard":                           "guard max_tools=5",
-	"unknown key of health":                          "health t -> colour=red",
+	"unknown key of health":                          "health t -> color=red",
 	"unknown key of summary":                         "summary -> state=open",
 	"unknown key of done":                            "done p success because=x",
 	"unknown key of call":                            "call t speed=1 : t=ok",

@@ -1,4 +1,4 @@
-package toolhealth_test
+package cases_test
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -22,11 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhealth/toolhealth"
+	"github.com/toolhealth/toolhealth/internal/race"
 )
-
-// The cases are failures that people have reported of breakers and of agents.
-// testdata/cases.txt says which scenario or test stands for which; here are those
-// that a scenario cannot tell: races, hooks, floods, classifiers, texts.
 
 var (
 	caseFailure = toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindServerError}
@@ -59,13 +57,13 @@ func tripByName(r *toolhealth.Registry, tool string) {
 
 // unlessShort returns full, or short under -short and under the race detector.
 func unlessShort(full, short int) int {
-	if testing.Short() || toolhealth.RaceEnabled {
+	if testing.Short() || race.Enabled {
 		return short
 	}
 	return full
 }
 
-func TestC07OfTwoHundredCallersExactlyOneProbes(t *testing.T) {
+func TestC07_OneOfTwoHundredCallersProbes(t *testing.T) {
 	rounds := 1000
 	if testing.Short() {
 		rounds = 50
@@ -102,7 +100,7 @@ func TestC07OfTwoHundredCallersExactlyOneProbes(t *testing.T) {
 	})
 }
 
-func TestC19ReadingChangesNothing(t *testing.T) {
+func TestC19_ReadingChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, nil)
 		router, err := toolhealth.NewHealthRouter(map[string][]string{"search": {"other"}})
@@ -144,7 +142,7 @@ func TestC19ReadingChangesNothing(t *testing.T) {
 	})
 }
 
-func TestC27TextErrorsOfACancelledCallAreNeutral(t *testing.T) {
+func TestC27_TextErrorsOfCanceledCallAreNeutral(t *testing.T) {
 	r := caseRegistry(t, nil)
 	gate := &toolhealth.Gate{Registry: r}
 	for i := range 50 {
@@ -165,7 +163,7 @@ func TestC27TextErrorsOfACancelledCallAreNeutral(t *testing.T) {
 	assert.Zero(t, h.TotalCalls())
 }
 
-func TestC28CauseOfASiblingIsNoFailureOfTheTool(t *testing.T) {
+func TestC28_CauseOfSiblingIsNoFailureOfTool(t *testing.T) {
 	r := caseRegistry(t, nil)
 	gate := &toolhealth.Gate{Registry: r}
 	guard, err := toolhealth.NewGuard(gate, toolhealth.DefaultGuardConfig())
@@ -202,7 +200,7 @@ func TestC28CauseOfASiblingIsNoFailureOfTheTool(t *testing.T) {
 	assert.Zero(t, h.Failures)
 }
 
-// shellExitError is how a shell tool says with which code it ended.
+// shellExitError is the error of a shell tool that ended with a code.
 type shellExitError struct {
 	code   int
 	output string
@@ -210,7 +208,7 @@ type shellExitError struct {
 
 func (e *shellExitError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
 
-func TestC36TheHostMaySayWhatAnExitCodeMeans(t *testing.T) {
+func TestC36_HostDecidesWhatExitCodeMeans(t *testing.T) {
 	r := caseRegistry(t, nil)
 	gate := &toolhealth.Gate{Registry: r, Classify: toolhealth.ErrorRules{Own: []toolhealth.Rule{
 		toolhealth.For(func(e *shellExitError) toolhealth.Verdict {
@@ -241,7 +239,7 @@ func TestC36TheHostMaySayWhatAnExitCodeMeans(t *testing.T) {
 	assert.EqualValues(t, 1, caseHealth(t, plain.Registry, "grep").Successes)
 }
 
-func TestC50KindsAreKeptApartInStatisticsAndRefusals(t *testing.T) {
+func TestC50_KindsAreKeptApartInStatisticsAndRefusals(t *testing.T) {
 	r := caseRegistry(t, nil)
 	gate := &toolhealth.Gate{Registry: r}
 	for tool, failure := range map[string]error{
@@ -267,7 +265,7 @@ func TestC50KindsAreKeptApartInStatisticsAndRefusals(t *testing.T) {
 	}
 }
 
-// heapInUse returns the bytes that are alive.
+// heapInUse returns the bytes of reachable objects.
 func heapInUse() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -275,7 +273,7 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-func TestC58AMillionNamesLeaveTheRegistryAsItWas(t *testing.T) {
+func TestC58_MillionNamesLeaveRegistryUnchanged(t *testing.T) {
 	names := unlessShort(1_000_000, 50_000)
 	for _, registeredOnly := range []bool{true, false} {
 		r := caseRegistry(t, func(c *toolhealth.Config) {
@@ -298,7 +296,7 @@ func TestC58AMillionNamesLeaveTheRegistryAsItWas(t *testing.T) {
 				}
 			}
 		}
-		flood(0, names/10) // fills what may be filled
+		flood(0, names/10) // fills the registry up to its bound
 		before := heapInUse()
 		flood(names/10, names)
 		grown := heapInUse() - before
@@ -316,15 +314,15 @@ func TestC58AMillionNamesLeaveTheRegistryAsItWas(t *testing.T) {
 	}
 }
 
-func TestC60WhatFailedOnceStaysUntilItIsRemoved(t *testing.T) {
+func TestC60_FailedToolStaysUntilRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, func(c *toolhealth.Config) { c.MaxTools = 500 })
 		for i := range 500 {
 			r.RecordFailure(fmt.Sprint("tool", i), 0)
 		}
 		time.Sleep(24 * time.Hour)
-		// A streak is held against a tool for as long as it is not ended: the bound
-		// keeps the memory, and Remove is there for who knows that a tool is gone.
+		// A streak lasts until a success ends it, so none of these entries is evicted:
+		// the bound limits the memory, and Remove is for a tool that no longer exists.
 		r.RecordSuccess("new", 0)
 		assert.Equal(t, 500, r.Len())
 		_, known := r.Health("new")
@@ -341,7 +339,7 @@ func TestC60WhatFailedOnceStaysUntilItIsRemoved(t *testing.T) {
 	})
 }
 
-func TestC72GrowthNeverOverflows(t *testing.T) {
+func TestC72_GrowthNeverOverflows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, func(c *toolhealth.Config) {
 			c.Breaker.RecoveryGrowth, c.Breaker.MaxOpenDuration = 2, 15*time.Minute
@@ -364,14 +362,14 @@ func TestC72GrowthNeverOverflows(t *testing.T) {
 	})
 }
 
-func TestC72GrowthWithoutACapStaysATime(t *testing.T) {
+func TestC72_GrowthWithoutCapStaysPositive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, func(c *toolhealth.Config) {
 			c.Breaker.RecoveryGrowth, c.Breaker.RecoveryJitter, c.Breaker.MaxOpenDuration = 1000, 1, 0
 		})
 		tripByName(r, "search")
 		last := time.Duration(0)
-		for range 6 { // by then ten years are the limit, and virtual time ends in 292
+		for range 6 { // after that the cap of ten years applies, and virtual time ends after 292
 			wait := caseHealth(t, r, "search").RetryAfter
 			require.Positive(t, wait)
 			require.Greater(t, 2*wait, last, "shorter than jitter explains")
@@ -383,7 +381,24 @@ func TestC72GrowthWithoutACapStaysATime(t *testing.T) {
 	})
 }
 
-func TestC88BadDurationsHarmNoAverage(t *testing.T) {
+func TestC80_NotANumberIsRefused(t *testing.T) {
+	r := caseRegistry(t, nil)
+	before := r.Config()
+	for field, change := range map[string]func(*toolhealth.BreakerConfig){
+		"breaker.recovery_growth": func(c *toolhealth.BreakerConfig) { c.RecoveryGrowth = math.NaN() },
+		"breaker.trip_score":      func(c *toolhealth.BreakerConfig) { c.TripScore = math.NaN() },
+	} {
+		c := before
+		change(&c.Breaker)
+		problem, ok := errors.AsType[*toolhealth.ConfigError](r.SetConfig(c))
+		if assert.True(t, ok, field) {
+			assert.Equal(t, field, problem.Field)
+		}
+		assert.Equal(t, before, r.Config())
+	}
+}
+
+func TestC88_BadDurationsHarmNoAverage(t *testing.T) {
 	r := caseRegistry(t, nil)
 	encode := func() {
 		data, err := json.Marshal(r.HealthSummary())
@@ -413,7 +428,7 @@ func TestC88BadDurationsHarmNoAverage(t *testing.T) {
 	assert.Equal(t, longest/1004, h.AverageSuccess)
 }
 
-func TestC92JSONOfAnUntouchedToolHasNoStrangeNumbers(t *testing.T) {
+func TestC92_JSONOfUntouchedToolHasNoStrangeNumbers(t *testing.T) {
 	r := caseRegistry(t, nil)
 	require.NoError(t, r.Register("search"))
 	require.NoError(t, r.Register("weather"))
@@ -434,7 +449,7 @@ func TestC92JSONOfAnUntouchedToolHasNoStrangeNumbers(t *testing.T) {
 	}
 }
 
-func TestC101NamesAndTextsOfUsersBecomeNoLabels(t *testing.T) {
+func TestC101_NamesAndTextsOfUsersBecomeNoLabels(t *testing.T) {
 	r := caseRegistry(t, func(c *toolhealth.Config) { c.RegisteredOnly = true })
 	labels := map[string]bool{}
 	r.OnTransition(func(e toolhealth.Transition) { labels[fmt.Sprint(e.Tool, e.From, e.To, e.Cause)] = true })
@@ -442,7 +457,7 @@ func TestC101NamesAndTextsOfUsersBecomeNoLabels(t *testing.T) {
 	config.Default.MaxAttempts = 1
 	config.Observe = func(_ context.Context, e toolhealth.Event) {
 		tool := e.Tool
-		if e.Reason == toolhealth.StopUnknownTool { // all that an exporter has to know
+		if e.Reason == toolhealth.StopUnknownTool { // the one special case of an exporter
 			tool = "unknown"
 		}
 		labels[fmt.Sprint(tool, e.Final, e.Reason, e.Verdict.Outcome, e.Verdict.Kind)] = true
@@ -464,8 +479,8 @@ func TestC101NamesAndTextsOfUsersBecomeNoLabels(t *testing.T) {
 		require.Error(t, err)
 	}
 	assert.Len(t, r.HealthSummary().Tools, 10)
-	// For each of ten tools: a failed attempt and call, a refused call, a trip;
-	// and one for all unknown names.
+	// Ten tools have four labels each: a failed attempt, a failed call, a refused call
+	// and a trip. All unknown names share one.
 	assert.Len(t, labels, 10*4+1)
 	for label := range labels {
 		assert.NotContains(t, label, "error text")
@@ -473,7 +488,7 @@ func TestC101NamesAndTextsOfUsersBecomeNoLabels(t *testing.T) {
 	}
 }
 
-// within fails if f does not end in time. It is for what would hang on a lock.
+// within fails if f does not end in time, for example because of a deadlock.
 func within(t *testing.T, limit time.Duration, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -486,7 +501,7 @@ func within(t *testing.T, limit time.Duration, f func()) {
 	}
 }
 
-func TestC103AHookMayCallAnything(t *testing.T) {
+func TestC103_HookMayCallAnything(t *testing.T) {
 	r := caseRegistry(t, func(c *toolhealth.Config) {
 		c.Breaker.FailureThreshold, c.Breaker.RecoveryDuration = 1, time.Nanosecond
 	})
@@ -505,7 +520,7 @@ func TestC103AHookMayCallAnything(t *testing.T) {
 			for range r.All() {
 			}
 			if nested.Add(1) > 2000 {
-				continue // what follows causes events itself
+				continue // the calls below cause events themselves
 			}
 			if permit, err := gate.Allow(context.Background(), tool); err == nil {
 				permit.Settle(caseFailure)
@@ -537,7 +552,7 @@ func TestC103AHookMayCallAnything(t *testing.T) {
 	assert.Zero(t, r.HealthSummary().HookPanics)
 }
 
-func TestC104APanickingHookHarmsNobody(t *testing.T) {
+func TestC104_PanickingHookHarmsNoCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold = 1 })
 		r.OnTransition(func(toolhealth.Transition) { panic("first observer") })
@@ -560,7 +575,7 @@ func TestC104APanickingHookHarmsNobody(t *testing.T) {
 	})
 }
 
-func TestC106EventsOfOneToolAreAChain(t *testing.T) {
+func TestC106_EventsOfOneToolAreChained(t *testing.T) {
 	r := caseRegistry(t, func(c *toolhealth.Config) {
 		c.Breaker.FailureThreshold, c.Breaker.RecoveryDuration = 1, time.Nanosecond
 	})
@@ -570,7 +585,7 @@ func TestC106EventsOfOneToolAreAChain(t *testing.T) {
 		if running.Add(1) > 1 {
 			overlaps.Add(1)
 		}
-		events = append(events, e) // the race detector proves: one at a time
+		events = append(events, e) // the race detector proves that hooks run one at a time
 		running.Add(-1)
 	})
 	rounds := unlessShort(200, 40)
@@ -602,7 +617,7 @@ func TestC106EventsOfOneToolAreAChain(t *testing.T) {
 	assert.Equal(t, h.Epoch, epoch)
 }
 
-func TestC108TheEventSaysWhatTripped(t *testing.T) {
+func TestC108_EventSaysWhatTripped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, nil)
 		var events []toolhealth.Transition
@@ -622,7 +637,7 @@ func TestC108TheEventSaysWhatTripped(t *testing.T) {
 	})
 }
 
-func TestC109SnapshotsAddUpUnderFire(t *testing.T) {
+func TestC109_SnapshotsAddUpUnderLoad(t *testing.T) {
 	r := caseRegistry(t, func(c *toolhealth.Config) { c.Breaker.RecoveryDuration = time.Millisecond })
 	gate := &toolhealth.Gate{Registry: r}
 	outcomes := []toolhealth.Verdict{
@@ -677,7 +692,7 @@ func TestC109SnapshotsAddUpUnderFire(t *testing.T) {
 					case h.Available != (h.RetryAfter == 0), h.Available != (h.Reason == toolhealth.StopNone):
 						t.Errorf("contradicts itself: %+v", h)
 					}
-					clear(h.ByKind) // a copy: the next reader must not miss it
+					clear(h.ByKind) // changes a copy only: other readers must not notice
 				}
 			}
 		})
@@ -693,7 +708,7 @@ func TestC109SnapshotsAddUpUnderFire(t *testing.T) {
 	assert.Positive(t, h.Trips, "the breaker must have worked too")
 }
 
-func TestC114RefusingASoleFlakyToolCostsGoodAnswersAndIsCounted(t *testing.T) {
+func TestC114_RefusingSoleFlakyToolLosesAnswersAndIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, nil)
 		random := rand.New(rand.NewPCG(114, 0))
@@ -723,7 +738,7 @@ func TestC114RefusingASoleFlakyToolCostsGoodAnswersAndIsCounted(t *testing.T) {
 	})
 }
 
-func TestC131EveryReplicaLearnsForItself(t *testing.T) {
+func TestC131_EachReplicaLearnsForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replicas := []*toolhealth.Registry{caseRegistry(t, nil), caseRegistry(t, nil), caseRegistry(t, nil)}
 		failures, probes := 0, 0
@@ -740,7 +755,7 @@ func TestC131EveryReplicaLearnsForItself(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		assert.Equal(t, 9, failures, "three for each of the three")
-		// They tripped at 6, 7 and 8s: each has probed at about 36, 66 and 96s.
+		// They tripped at 6, 7 and 8s, so each has probed at about 36, 66 and 96s.
 		assert.Equal(t, 9, probes, "one for each replica and cooldown")
 		for _, r := range replicas {
 			assert.Equal(t, 1, r.HealthSummary().Unavailable)
@@ -748,7 +763,7 @@ func TestC131EveryReplicaLearnsForItself(t *testing.T) {
 	})
 }
 
-func TestC131JitterSpreadsTheProbesOfReplicas(t *testing.T) {
+func TestC131_JitterSpreadsProbesOfReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		waits := map[time.Duration]bool{}
 		for range 100 {
@@ -763,8 +778,8 @@ func TestC131JitterSpreadsTheProbesOfReplicas(t *testing.T) {
 	})
 }
 
-func TestC133TheOrderOfABatchDecidesAndNothingElse(t *testing.T) {
-	opened := map[int]int{} // by failures of a batch of eight
+func TestC133_OnlyOrderOfBatchDecides(t *testing.T) {
+	opened := map[int]int{} // how often the breaker opened, by failures in a batch of eight
 	for seed := range uint64(2000) {
 		failures := 5 + 2*int(seed%2)
 		verdicts := make([]toolhealth.Verdict, 8)
@@ -795,11 +810,11 @@ func TestC133TheOrderOfABatchDecidesAndNothingElse(t *testing.T) {
 	assert.InDelta(t, 500, opened[5], 400, "of five failures some have and some have not")
 }
 
-func TestC134BOnlyThreeFailuresInARowOpen(t *testing.T) {
+func TestC134_OnlyThreeFailuresInRowOpen(t *testing.T) {
 	r := caseRegistry(t, func(c *toolhealth.Config) { c.Breaker.RecoveryDuration = time.Hour; c.Breaker.MaxOpenDuration = 0 })
 	random := rand.New(rand.NewPCG(134, 0))
 	streak, rows, calls, failures := 0, 0, unlessShort(2_000_000, 200_000), 0
-	for range calls { // 1 % of 1,000 calls a second, for half an hour rather than a minute
+	for range calls { // 1 % failures at 1,000 calls a second for half an hour
 		if random.IntN(100) > 0 {
 			streak = 0
 			r.RecordSuccess("search", 0)
@@ -819,8 +834,8 @@ func TestC134BOnlyThreeFailuresInARowOpen(t *testing.T) {
 	assert.Equal(t, toolhealth.Healthy, h.Status)
 }
 
-// lonelyTarget is a tool that fifty callers poll every 100ms, each call taking
-// 50ms; answers says how a call ends, given how many were in flight with it.
+// lonelyTarget plays a tool that fifty callers poll every 100ms. Each call takes 50ms
+// and succeeds if answers says so, given how many calls were in flight.
 func lonelyTarget(t *testing.T, minutes int, config func(*toolhealth.BreakerConfig), answers func(inFlight int) bool) (runs int, trips uint64) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := &toolhealth.Gate{Registry: caseRegistry(t, func(c *toolhealth.Config) { config(&c.Breaker) })}
@@ -848,7 +863,7 @@ func lonelyTarget(t *testing.T, minutes int, config func(*toolhealth.BreakerConf
 	return runs, trips
 }
 
-func TestC138OneGoodProbeReopensTheFlood(t *testing.T) {
+func TestC138_OneGoodProbeReopensFlood(t *testing.T) {
 	usual := func(*toolhealth.BreakerConfig) {}
 	strict := func(c *toolhealth.BreakerConfig) { c.ProbeSuccesses = 2 }
 	alone := func(inFlight int) bool { return inFlight == 1 }
@@ -857,7 +872,7 @@ func TestC138OneGoodProbeReopensTheFlood(t *testing.T) {
 		return func(int) bool { return random.Float64() < 0.3 }
 	}
 
-	// A: each cooldown ends with one good probe and a flood that fails.
+	// A: each cooldown ends with one good probe, and then the flood fails.
 	minutes := unlessShort(10, 5)
 	runs, trips := lonelyTarget(t, minutes, usual, alone)
 	assert.InDelta(t, 2*minutes, trips, 2)
@@ -866,7 +881,7 @@ func TestC138OneGoodProbeReopensTheFlood(t *testing.T) {
 	assert.InDelta(t, runs, strictRuns, 150, "a second good probe does not help against a flood")
 	assert.InDelta(t, trips, strictTrips, 2)
 
-	// B: with one success in three, wanting two in a row spares two spells of three.
+	// B: where one call in three succeeds, two good probes in a row are rarer than one.
 	runs, trips = lonelyTarget(t, 10, usual, lucky())
 	strictRuns, strictTrips = lonelyTarget(t, 10, strict, lucky())
 	assert.Less(t, strictTrips, trips)
@@ -874,7 +889,7 @@ func TestC138OneGoodProbeReopensTheFlood(t *testing.T) {
 	t.Logf("B: %d runs and %d trips with one success, %d and %d with two", runs, trips, strictRuns, strictTrips)
 }
 
-func TestC139EveryRefusalSaysWhyInATypedWay(t *testing.T) {
+func TestC139_RefusalHasTypedReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, nil)
 		gate := &toolhealth.Gate{Registry: r}
@@ -919,7 +934,7 @@ func TestC139EveryRefusalSaysWhyInATypedWay(t *testing.T) {
 				Tool: "isolated", Reason: toolhealth.StopIsolated, RetryAfter: 30 * time.Second, InRow: 1,
 			}},
 			{toolhealth.ErrUnknownTool, "unknown tool", toolhealth.Refusal{
-				Tool: "nobody", Reason: toolhealth.StopUnknownTool, RetryAfter: 30 * time.Second, InRow: 1,
+				Tool: "missing", Reason: toolhealth.StopUnknownTool, RetryAfter: 30 * time.Second, InRow: 1,
 			}},
 		} {
 			_, err := gate.Allow(t.Context(), want.refusal.Tool)
@@ -942,13 +957,13 @@ func TestC139EveryRefusalSaysWhyInATypedWay(t *testing.T) {
 	})
 }
 
-func TestC145ErrorTextsOfToolsGoNowhere(t *testing.T) {
+func TestC145_ErrorTextsOfToolsStayPrivate(t *testing.T) {
 	r := caseRegistry(t, nil)
 	var out bytes.Buffer
 	r.OnTransition(func(e toolhealth.Transition) { fmt.Fprintf(&out, "%+v\n", e) })
 	config := toolhealth.DefaultGuardConfig()
 	config.Observe = func(_ context.Context, e toolhealth.Event) {
-		e.Err = nil // the one field that has the tool's own words: who wants them asks for it
+		e.Err = nil // the one field that has the tool's own words, for callers that ask for it
 		fmt.Fprintf(&out, "%+v\n", e)
 	}
 	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: r}, config)

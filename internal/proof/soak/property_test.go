@@ -1,4 +1,4 @@
-package toolhealth
+package soak_test
 
 import (
 	"errors"
@@ -10,36 +10,51 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/toolhealth/toolhealth"
+	"github.com/toolhealth/toolhealth/internal/race"
 )
 
 // history is one random story of a registry, checked after every step. It keeps
 // what it did, so that a failure can be read.
 type history struct {
 	random   *rand.Rand
-	config   Config
-	r        *Registry
-	g        *Gate
-	permits  []*Permit
-	refused  map[string]uint64 // in a row, per tool
-	last     map[string]Transition
+	start    time.Time
+	config   toolhealth.Config
+	r        *toolhealth.Registry
+	g        *toolhealth.Gate
+	permits  []heldPermit
+	refused  map[string]uint64 // refusals in a row, by tool
+	last     map[string]toolhealth.Transition
+	ended    map[string]int // grows while a tool has no entry, so that each entry has its own number
 	steps    []string
 	problems []string
-	most     int // entries: a bound that was lowered meanwhile evicts nobody by itself
+	most     int // entries: the bound, or more if the bound was lowered
+}
+
+// heldPermit is a permit that is not settled yet.
+type heldPermit struct {
+	*toolhealth.Permit
+	epoch uint64 // of the tool at the admission
+	entry int    // ended of the tool at the admission
 }
 
 var historyTools = []string{"a", "b", "c", "d"}
 
 func newHistory(random *rand.Rand) (*history, error) {
-	h := &history{random: random, refused: map[string]uint64{}, last: map[string]Transition{}}
+	h := &history{
+		random: random, start: time.Now(),
+		refused: map[string]uint64{}, last: map[string]toolhealth.Transition{}, ended: map[string]int{},
+	}
 	h.config = h.randomConfig()
 	var err error
-	if h.r, err = NewRegistryWithConfig(h.config); err != nil {
+	if h.r, err = toolhealth.NewRegistryWithConfig(h.config); err != nil {
 		return nil, err
 	}
 	h.most = h.r.Config().MaxTools
-	h.g = &Gate{Registry: h.r}
+	h.g = &toolhealth.Gate{Registry: h.r}
 	if random.IntN(2) == 0 {
-		if h.g.Router, err = NewHealthRouter(map[string][]string{"a": {"b", "c"}, "b": {"a"}}); err != nil {
+		if h.g.Router, err = toolhealth.NewHealthRouter(map[string][]string{"a": {"b", "c"}, "b": {"a"}}); err != nil {
 			return nil, err
 		}
 	}
@@ -47,9 +62,9 @@ func newHistory(random *rand.Rand) (*history, error) {
 	return h, nil
 }
 
-func (h *history) randomConfig() Config {
+func (h *history) randomConfig() toolhealth.Config {
 	pick := func(d ...time.Duration) time.Duration { return d[h.random.IntN(len(d))] * time.Second }
-	b := BreakerConfig{
+	b := toolhealth.BreakerConfig{
 		FailureThreshold: 1 + h.random.IntN(4),
 		RecoveryDuration: pick(1, 10, 30),
 		ProbeTimeout:     pick(0, 1, 20),
@@ -64,31 +79,31 @@ func (h *history) randomConfig() Config {
 	if h.random.IntN(8) == 0 {
 		b.FailureThreshold = 0
 	}
-	return Config{Breaker: b, MaxTools: []int{0, 0, 2, 3}[h.random.IntN(4)]}
+	return toolhealth.Config{Breaker: b, MaxTools: []int{0, 0, 2, 3}[h.random.IntN(4)]}
 }
 
 func (h *history) fail(format string, args ...any) {
 	h.problems = append(h.problems, fmt.Sprintf(format, args...))
 }
 
-// transition checks that epochs chain without a gap.
-func (h *history) transition(e Transition) {
+// transition checks that epochs follow each other without a gap.
+func (h *history) transition(e toolhealth.Transition) {
 	if before, ok := h.last[e.Tool]; ok {
 		if e.From != before.To || e.Epoch != before.Epoch+1 || e.When.Before(before.When) {
 			h.fail("%+v follows %+v", e, before)
 		}
-	} else if e.From != StateClosed || e.Epoch != 2 {
+	} else if e.From != toolhealth.StateClosed || e.Epoch != 2 {
 		h.fail("%+v is the first event", e)
 	}
-	if e.Wait < 0 || e.To == StateClosed && e.Wait != 0 {
+	if e.Wait < 0 || e.To == toolhealth.StateClosed && e.Wait != 0 {
 		h.fail("%+v has a wrong wait", e)
 	}
 	h.last[e.Tool] = e
 }
 
-// expectAdmission is the first law: whoever looks before asking sees what asking
-// will say. asked says what was admitted, and how long the wait was if not.
-func (h *history) expectAdmission(tool string, available, known bool, before ToolHealth, admitted bool, why error) {
+// expectAdmission checks the first law: what Available and Health said before is what
+// a caller was answered. why is the error of a refusal, if the caller got one.
+func (h *history) expectAdmission(tool string, available, known bool, before toolhealth.ToolHealth, admitted bool, why error) {
 	if available != admitted {
 		h.fail("%s was available: %t, admitted: %t", tool, available, admitted)
 	}
@@ -100,19 +115,22 @@ func (h *history) expectAdmission(tool string, available, known bool, before Too
 		return
 	}
 	h.refused[tool]++
-	var refusal *Refusal
+	var refusal *toolhealth.Refusal
 	if errors.As(why, &refusal) && known {
-		want := Refusal{tool, before.Reason, before.RetryAfter, before.ConsecutiveFailures, before.LastFailure, h.refused[tool]}
+		want := toolhealth.Refusal{
+			Tool: tool, Reason: before.Reason, RetryAfter: before.RetryAfter,
+			Streak: before.ConsecutiveFailures, Kind: before.LastFailure, InRow: h.refused[tool],
+		}
 		if *refusal != want {
 			h.fail("refused with %+v, expected %+v", *refusal, want)
 		}
 	}
 }
 
-func (h *history) verdict() Verdict {
-	return Verdict{
-		Outcome:    Outcome(h.random.IntN(5)),
-		Kind:       Kind(h.random.IntN(int(numKinds))),
+func (h *history) verdict() toolhealth.Verdict {
+	return toolhealth.Verdict{
+		Outcome:    toolhealth.Outcome(h.random.IntN(5)),
+		Kind:       toolhealth.Kind(h.random.IntN(int(toolhealth.KindUnknown) + 1)),
 		RetryAfter: time.Duration(h.random.IntN(40)-2) * time.Second,
 	}
 }
@@ -125,7 +143,7 @@ func (h *history) step() {
 		h.checkHealth(before)
 	}
 	what := h.random.IntN(20)
-	h.steps = append(h.steps, fmt.Sprintf("%v %s #%d", time.Since(h.r.base), tool, what))
+	h.steps = append(h.steps, fmt.Sprintf("%v %s #%d", time.Since(h.start), tool, what))
 	switch what {
 	case 0, 1:
 		time.Sleep(time.Duration(h.random.IntN(4)) * time.Second)
@@ -169,14 +187,13 @@ func (h *history) step() {
 		}
 	case 19:
 		if h.random.IntN(6) == 0 && h.r.Remove(tool) {
-			delete(h.refused, tool)
-			delete(h.last, tool)
+			h.forget(tool)
 		}
 	}
 	h.checkAll()
 }
 
-func (h *history) allow(tool string, available, known bool, before ToolHealth) {
+func (h *history) allow(tool string, available, known bool, before toolhealth.ToolHealth) {
 	want, routed := h.g.Router.Resolve(tool, h.r)
 	permit, err := h.g.Allow(nil, tool) //nolint:staticcheck // nil is allowed
 	if err == nil && permit.Tool() != tool {
@@ -189,7 +206,8 @@ func (h *history) allow(tool string, available, known bool, before ToolHealth) {
 		h.fail("resolved to %s %t, allowed %s, %v", want, routed, permit.Tool(), err)
 	}
 	if err == nil {
-		h.permits = append(h.permits, &permit)
+		now, _ := h.r.Health(permit.Tool())
+		h.permits = append(h.permits, heldPermit{&permit, now.Epoch, h.ended[permit.Tool()]})
 	}
 }
 
@@ -208,15 +226,15 @@ func (h *history) settle() {
 	default:
 		permit.Settle(h.verdict())
 	}
-	permit.Release() // nothing more comes of it
+	permit.Release() // does nothing
 }
 
-func (h *history) checkHealth(t ToolHealth) {
-	if t.Available != (t.RetryAfter == 0) || t.Available != (t.Reason == StopNone) || t.RetryAfter < 0 {
-		h.fail("a wait of 0 and an admission go together: %+v", t)
+func (h *history) checkHealth(t toolhealth.ToolHealth) {
+	if t.Available != (t.RetryAfter == 0) || t.Available != (t.Reason == toolhealth.StopNone) || t.RetryAfter < 0 {
+		h.fail("a tool is available without a wait, or has a wait and a reason: %+v", t)
 	}
-	if t.ProbeDue && (!t.Available || t.State != StateOpen) || t.State == StateHalfOpen && t.Available {
-		h.fail("a probe is due when open, and half-open admits nobody: %+v", t)
+	if t.ProbeDue && (!t.Available || t.State != toolhealth.StateOpen) || t.State == toolhealth.StateHalfOpen && t.Available {
+		h.fail("a probe is due in open only, and half-open admits no other call: %+v", t)
 	}
 	kinds := uint64(0)
 	for _, n := range t.ByKind {
@@ -231,14 +249,14 @@ func (h *history) checkHealth(t ToolHealth) {
 }
 
 func (h *history) checkAll() {
-	probes, out := map[string]int{}, map[*node]uint64{}
+	probes, out := map[string]int{}, map[string]uint64{}
 	for _, p := range h.permits {
-		if !p.Tracked() {
+		if !p.Tracked() || p.entry != h.ended[p.Tool()] {
 			continue
 		}
-		out[p.node]++
-		s := p.node.Value.snap.Load()
-		if p.Probe() && !s.gone && s.state == StateHalfOpen && s.epoch == p.stamp.epoch() && !s.expired(h.r.now()) {
+		out[p.Tool()]++
+		now, ok := h.r.Health(p.Tool())
+		if p.Probe() && ok && now.State == toolhealth.StateHalfOpen && now.Epoch == p.epoch {
 			probes[p.Tool()]++
 		}
 	}
@@ -250,7 +268,7 @@ func (h *history) checkAll() {
 		if probes[tool] > 1 {
 			h.fail("%d live probes of %s", probes[tool], tool)
 		}
-		if want := out[h.r.table.Get(tool)]; health.InFlight != want {
+		if want := out[tool]; health.InFlight != want {
 			h.fail("%s has %d permits out, health says %d", tool, want, health.InFlight)
 		}
 		if last, ok := h.last[tool]; ok && health.Epoch != last.Epoch && health.Epoch != last.Epoch+1 {
@@ -260,12 +278,18 @@ func (h *history) checkAll() {
 			h.fail("%s refused %d in a row, health says %d", tool, h.refused[tool], health.RefusedInRow)
 		}
 	}
-	for _, tool := range historyTools { // evicted: it begins anew
+	for _, tool := range historyTools { // those that were evicted
 		if _, ok := h.r.Health(tool); !ok {
-			delete(h.refused, tool)
-			delete(h.last, tool)
+			h.forget(tool)
 		}
 	}
+}
+
+// forget notes that the tool's entry is gone: its next one begins anew.
+func (h *history) forget(tool string) {
+	h.ended[tool]++
+	delete(h.refused, tool)
+	delete(h.last, tool)
 }
 
 func envNumber(name string, otherwise uint64) uint64 {
@@ -275,12 +299,12 @@ func envNumber(name string, otherwise uint64) uint64 {
 	return otherwise
 }
 
-// Ten thousand random histories. TOOLHEALTH_SEED chooses others, and
-// TOOLHEALTH_HISTORIES how many.
-func TestRandomHistoriesKeepTheLaws(t *testing.T) {
+// TestRegistry_RandomHistoriesKeepLaws plays ten thousand random histories.
+// TOOLHEALTH_SEED chooses others, and TOOLHEALTH_HISTORIES their number.
+func TestRegistry_RandomHistoriesKeepLaws(t *testing.T) {
 	seed := envNumber("TOOLHEALTH_SEED", 1)
 	count := uint64(10_000)
-	if testing.Short() || raceEnabled {
+	if testing.Short() || race.Enabled {
 		count = 500
 	}
 	count = envNumber("TOOLHEALTH_HISTORIES", count)

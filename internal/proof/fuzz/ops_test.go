@@ -1,4 +1,4 @@
-package toolhealth_test
+package fuzz_test
 
 import (
 	"context"
@@ -18,10 +18,10 @@ import (
 	"github.com/toolhealth/toolhealth/internal/model"
 )
 
-// FuzzOps reads its input as a story: a configuration, then operations on two
-// tools. The registry lives through it in a bubble with virtual time, the model
-// beside it. After every operation both have to give the same answers and the
-// same figures, and to have passed the same transitions.
+// FuzzOps reads its input as a story: a configuration, then operations on two tools.
+// The registry and the model play it side by side in a bubble with virtual time. After
+// every operation both have to give the same answers and the same figures, and to have
+// made the same transitions.
 func FuzzOps(f *testing.F) {
 	for _, seed := range storySeeds {
 		f.Add([]byte(seed))
@@ -34,9 +34,9 @@ func FuzzOps(f *testing.F) {
 	})
 }
 
-// storySeeds steer the fuzzer to what it would take long to find. Five bytes
-// configure each of the two tools (see readConfig), then operations follow: a
-// letter and its arguments (see next).
+// storySeeds lead the fuzzer to cases that it would take long to find. Five bytes
+// configure each of the two tools (see readConfig), then operations follow: a letter
+// and its arguments (see next).
 var storySeeds = []string{
 	// Two probes have to succeed; a late failure between them starts the count again.
 	twoProbes + "pa" + "s\x01\x01" + cooldown + "pa" + "s\x01\x00" + "va\x01\x00" + cooldown + "pa" + "s\x01\x00" + "pa",
@@ -56,7 +56,7 @@ const (
 	lease     = "ta\x04\x00" // its lease
 )
 
-// teller lives through one story on both sides.
+// teller plays one story on both sides.
 type teller struct {
 	t       *testing.T
 	story   []byte
@@ -70,7 +70,8 @@ type teller struct {
 	told    []func() string
 }
 
-// toolPair is what the model has of one tool, and what the hook heard of it.
+// toolPair is one tool as the model has it, with the transitions that the model
+// expects and those that the hook saw.
 type toolPair struct {
 	b        model.Breaker
 	s        *model.Stats
@@ -78,11 +79,11 @@ type toolPair struct {
 	heard    []model.Event
 }
 
-// permitPair is a permit with what the model knows of it.
+// permitPair is a permit with what the model knows about it.
 type permitPair struct {
 	real  *toolhealth.Permit
 	name  string
-	pair  *toolPair // not the one in tools any more if the tool was removed
+	pair  *toolPair // no longer in tools if the tool was removed
 	epoch int
 	probe bool
 	start time.Duration
@@ -91,9 +92,9 @@ type permitPair struct {
 
 var names = [2]string{"a", "b"}
 
-// TestTheMachineAndTheModelLiveTheSameLives is FuzzOps on stories that are drawn
-// at random from the letters of the operations, so that most of them get far.
-func TestTheMachineAndTheModelLiveTheSameLives(t *testing.T) {
+// TestRegistry_AgreesWithModel runs FuzzOps on random stories that consist of the
+// operations' letters, so that most of them get far.
+func TestRegistry_AgreesWithModel(t *testing.T) {
 	stories := 2500
 	if testing.Short() {
 		stories = 300
@@ -154,7 +155,7 @@ func (s *teller) byte() byte {
 	return b
 }
 
-// pick takes one of the values, which the next byte says.
+// pick returns the value that the next byte selects.
 func pick[T any](s *teller, values ...T) T { return values[int(s.byte())%len(values)] }
 
 func (s *teller) readConfig() toolhealth.Config {
@@ -190,7 +191,7 @@ func (s *teller) readConfig() toolhealth.Config {
 	return config
 }
 
-// pair returns what the model has of a tool, and begins it with the first call.
+// pair returns the model's side of a tool, and makes it at the first call.
 func (s *teller) pair(name string) *toolPair {
 	if s.tools[name] == nil {
 		s.tools[name] = &toolPair{b: model.New(s.current[slices.Index(names[:], name)]), s: model.NewStats()}
@@ -200,8 +201,8 @@ func (s *teller) pair(name string) *toolPair {
 
 func (p *toolPair) happened(events []model.Event) { p.expected = append(p.expected, events...) }
 
-// tell notes what is about to happen, for the message of a failure. The text is
-// made only if it is needed.
+// tell notes what is about to happen, for the message of a failure. The text is made
+// only if it is needed.
 func (s *teller) tell(format string, args ...any) {
 	now := s.now()
 	s.told = append(s.told, func() string { return fmt.Sprintf("%v ", now) + fmt.Sprintf(format, args...) })
@@ -216,15 +217,15 @@ func (s *teller) String() string {
 	return text.String()
 }
 
-// opLetters are the letters of the operations, more often those that drive the
-// story: ask for a permit, settle one, let time pass.
+// opLetters are the letters of the operations. Those that drive the story are in it
+// more than once: ask for a permit, settle one, let time pass.
 const opLetters = "papwqsdsdsrkvvfftututunixzcm"
 
-// next lives through one operation.
+// next plays one operation.
 func (s *teller) next() {
 	name := func() string { return names[[4]int{0, 0, 1, 0}[s.byte()%4]] }
 	switch op := s.byte(); op {
-	default: // any other byte is one of the letters too
+	default: // any other byte stands for one of the letters
 		s.story = append([]byte{opLetters[int(op)%len(opLetters)]}, s.story...)
 		s.next()
 	case 'p', 'a':
@@ -281,7 +282,8 @@ func (s *teller) next() {
 	}
 }
 
-// advance moves the time to where something may happen, or right before or after.
+// advance moves the time to a moment at which something may happen, or to 1ns before
+// or after it.
 func (s *teller) advance() {
 	base := names[[4]int{0, 0, 1, 0}[s.byte()%4]]
 	c := s.current[slices.Index(names[:], base)]
@@ -361,16 +363,16 @@ func (s *teller) allow(gate *toolhealth.Gate, name string) {
 	s.permits = append(s.permits, got)
 }
 
-// allowWithDeadContext has to change nothing, not even create an entry.
+// allowWithDeadContext has to change nothing: it does not even create an entry.
 func (s *teller) allowWithDeadContext(name string) {
-	s.tell("allow %s with a cancelled context", name)
+	s.tell("allow %s with a canceled context", name)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := s.gate.Allow(ctx, name)
 	require.ErrorIs(s.t, err, context.Canceled, s)
 }
 
-// permit takes one of the permits that were given out, spent ones too.
+// permit selects one of the permits that were given out, settled ones included.
 func (s *teller) permit() *permitPair {
 	b := s.byte()
 	if len(s.permits) == 0 {
@@ -412,7 +414,7 @@ func (s *teller) settle() {
 	p.spent = true
 	took := s.now() - p.start
 	p.pair.s.End(v.Outcome.String(), v.Kind.String(), took)
-	if p.pair == s.tools[p.name] { // else it was removed: nobody listens
+	if p.pair == s.tools[p.name] { // else the tool was removed, and the report reaches no breaker
 		p.pair.happened(p.pair.b.Report(s.now(), s.report(p.pair, v, took, model.Report{Probe: p.probe, Epoch: p.epoch})))
 	}
 }
@@ -469,7 +471,7 @@ func (s *teller) recordOutcome(name string, v toolhealth.Verdict, took time.Dura
 	p.happened(p.b.Report(s.now(), s.report(p, v, took, model.Report{ByName: true})))
 }
 
-// compare compares all that can be read.
+// compare compares everything that can be read.
 func (s *teller) compare() {
 	require.Equal(s.t, len(s.tools), s.r.Len(), s)
 	for _, name := range names {

@@ -1,4 +1,4 @@
-package toolhealth_test
+package fuzz_test
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-func TestAVerdictThatIsNoneLeavesTheSummaryReadable(t *testing.T) {
+func TestRegistry_UnknownVerdictLeavesSummaryReadable(t *testing.T) {
 	r := toolhealth.NewRegistry()
 	r.Record("tool", toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: 200}, time.Second)
 	r.Record("tool", toolhealth.Verdict{Outcome: 99, Kind: 200, RetryAfter: -1}, time.Second)
@@ -24,7 +24,7 @@ func TestAVerdictThatIsNoneLeavesTheSummaryReadable(t *testing.T) {
 	assert.EqualValues(t, 1, h.Neutral)
 }
 
-func TestABreakerAloneTellsHooksOfNoKindThatIsNone(t *testing.T) {
+func TestBreaker_HooksSeeUnknownKindAsKindUnknown(t *testing.T) {
 	c := toolhealth.DefaultBreakerConfig()
 	c.FailureThreshold = 1
 	b, err := toolhealth.NewBreaker(c)

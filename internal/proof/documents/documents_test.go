@@ -1,4 +1,4 @@
-package toolhealth_test
+package documents_test
 
 import (
 	"go/ast"
@@ -15,22 +15,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wellKnown are methods whose contract is that of an interface everybody knows.
+// root is the root of the repository.
+const root = "../../.."
+
+// wellKnown are methods of interfaces whose contract every Go programmer knows.
 var wellKnown = map[string]bool{"Error": true, "String": true, "Unwrap": true}
 
-func TestEveryExportedNameIsDocumented(t *testing.T) {
-	files := parseSources(t, ".", func(name string) bool { return !strings.HasSuffix(name, "_test.go") })
-	require.NotEmpty(t, files)
-	seen := 0
-	for path, file := range files {
-		for _, name := range undocumented(file, &seen) {
+func TestDocuments_ExportedNamesAreDocumented(t *testing.T) {
+	seen := map[string]int{} // exported names, by folder
+	for path, file := range parseAll(t, "") {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		names, n := undocumented(file)
+		seen[filepath.Dir(path)] += n
+		for _, name := range names {
 			t.Errorf("%s: %s has no doc comment", path, name)
 		}
 	}
-	assert.Greater(t, seen, 100, "the package has more exported names than were looked at")
+	assert.Greater(t, seen[filepath.Clean(root)], 100, "the package has more exported names than were looked at")
+	assert.Greater(t, len(seen), 5, "there are more packages than were looked at")
 }
 
-func TestUndocumentedNamesAreFound(t *testing.T) {
+func TestDocuments_UndocumentedNamesAreFound(t *testing.T) {
 	const source = `package p
 func Bare() {}
 type T struct{}
@@ -48,16 +55,16 @@ func Said() {}
 `
 	file, err := parser.ParseFile(token.NewFileSet(), "p.go", source, parser.ParseComments)
 	require.NoError(t, err)
-	seen := 0
-	assert.Equal(t, []string{"Bare", "T", "T.Method", "C", "W"}, undocumented(file, &seen))
+	names, seen := undocumented(file)
+	assert.Equal(t, []string{"Bare", "T", "T.Method", "C", "W"}, names)
 	assert.Equal(t, 7, seen)
 }
 
-// undocumented returns the exported names of a file that nothing is said about,
-// and adds to seen how many names it looked at.
-func undocumented(file *ast.File, seen *int) (names []string) {
+// undocumented returns the exported names of a file that have no comment, and how many
+// exported names there are.
+func undocumented(file *ast.File) (names []string, seen int) {
 	note := func(name string, docs ...*ast.CommentGroup) {
-		*seen++
+		seen++
 		for _, doc := range docs {
 			if strings.TrimSpace(doc.Text()) != "" {
 				return
@@ -97,7 +104,7 @@ func undocumented(file *ast.File, seen *int) (names []string) {
 			}
 		}
 	}
-	return names
+	return names, seen
 }
 
 func receiverName(expr ast.Expr) string {
@@ -117,15 +124,12 @@ func receiverName(expr ast.Expr) string {
 	}
 }
 
-func parseSources(t *testing.T, dir string, want func(name string) bool) map[string]*ast.File {
+// parseAll returns the parsed Go files of the repository whose names end with suffix and
+// .go, by path.
+func parseAll(t *testing.T, suffix string) map[string]*ast.File {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	require.NoError(t, err)
 	files := make(map[string]*ast.File)
-	for _, path := range paths {
-		if !want(path) {
-			continue
-		}
+	for _, path := range filesNamed(t, suffix+".go") {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
 		require.NoError(t, err)
 		files[path] = file
@@ -133,39 +137,49 @@ func parseSources(t *testing.T, dir string, want func(name string) bool) map[str
 	return files
 }
 
+// filesNamed returns the paths of the repository's files whose names end with suffix.
+func filesNamed(t *testing.T, suffix string) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		if !d.IsDir() && strings.HasSuffix(path, suffix) {
+			paths = append(paths, path)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return paths
+}
+
 // testName finds the tests, examples, fuzz targets and benchmarks that a text
 // names in backticks, and the scenarios, which are subtests of TestScenarios.
 var testName = regexp.MustCompile("`((?:Test|Example|Fuzz|Benchmark)[A-Z_]?\\w*)(?:/([\\w-]+))?`")
 
-func TestEveryTestThatADocumentNamesExists(t *testing.T) {
+func TestDocuments_NamedTestsExist(t *testing.T) {
 	exists := make(map[string]bool)
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			return err
-		}
+	for _, file := range parseAll(t, "_test") {
 		for _, decl := range file.Decls {
 			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil {
 				exists[f.Name.Name] = true
 			}
 		}
-		return nil
-	})
-	require.NoError(t, err)
+	}
 	named := 0
-	for _, document := range []string{"README.md", "CHANGELOG.md", ".github/CONTRIBUTING.md"} {
+	for _, document := range filesNamed(t, ".md") {
 		text, err := os.ReadFile(document)
 		require.NoError(t, err)
 		for _, m := range testName.FindAllStringSubmatch(string(text), -1) {
 			named++
 			assert.True(t, exists[m[1]], "%s names %s, which does not exist", document, m[1])
 			if m[2] != "" {
-				assert.FileExists(t, filepath.Join("testdata", "scenarios", m[2]+".scenario"), "named in %s", document)
+				assert.FileExists(t, filepath.Join(root, "testdata", "scenarios", m[2]+".scenario"), "named in %s", document)
 			}
 		}
 	}
-	assert.Greater(t, named, 10, "the README names the tests that prove its promises")
+	assert.Greater(t, named, 10, "the documents name the tests that prove their promises")
 }

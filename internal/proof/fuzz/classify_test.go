@@ -1,140 +1,27 @@
-package toolhealth_test
+package fuzz_test
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhealth/toolhealth"
 )
 
-// FuzzConfigJSON: whatever the text, a Config is either left as it was or one
-// that goes through JSON and back unchanged; and what a registry refuses, it
-// refuses with the names of the fields.
-func FuzzConfigJSON(f *testing.F) {
-	for _, seed := range []string{
-		`{}`, `null`, `[]`, `{"breaker":null}`, `{"breaker":{"recovery_duration":"-1s"}}`, `{"tools":{"":{}}}`,
-		`{"breaker":{"failure_threshold":2,"recovery_duration":"1m","max_open_duration":"5s"},"max_tools":-1}`,
-		`{"tools":{"a":{"trip_score":1.5},"b":{"recovery_growth":1e300},"\ud800":{}},"registered_only":true}`,
-		`{"breaker":{"recovery_duration":"9223372036s","probe_timeout":"2562047h47m16.854775807s"}}`,
-		`{"breaker":{"failure_threshold":1e2}}`, `{"max_tools":16777217}`, `{"tools":{"a":null}}`, `{"tools":{}}`,
-	} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		before := toolhealth.DefaultConfig()
-		before.Tools = map[string]toolhealth.BreakerConfig{"kept": toolhealth.DefaultBreakerConfig()}
-		c := before
-		if err := json.Unmarshal(text, &c); err != nil {
-			require.Equal(t, before, c, "changed in spite of %v", err)
-			return
-		}
-		r, err := toolhealth.NewRegistryWithConfig(c)
-		require.Equal(t, err == nil, c.Validate() == nil)
-		if err != nil {
-			require.Nil(t, r)
-			for _, one := range err.(interface{ Unwrap() []error }).Unwrap() {
-				var field *toolhealth.ConfigError
-				require.ErrorAs(t, one, &field)
-				require.NotEmpty(t, field.Field)
-				require.NotEmpty(t, field.Allowed)
-			}
-		} else {
-			for name := range c.Tools {
-				require.True(t, r.AllowRequest(name))
-			}
-		}
-		written, err := json.Marshal(c)
-		require.NoError(t, err)
-		var back toolhealth.Config
-		require.NoError(t, json.Unmarshal(written, &back))
-		if len(c.Tools) == 0 {
-			c.Tools = nil
-		}
-		require.Equal(t, c, back)
-	})
-}
-
-// FuzzSummaryJSON: a registry full of whatever names has a summary in JSON that
-// comes back; and whatever text is read as a summary, it is refused and changes
-// nothing, or can be written again and means the same.
-func FuzzSummaryJSON(f *testing.F) {
-	r := toolhealth.NewRegistry()
-	for range 3 {
-		r.RecordFailure("search", time.Second)
-	}
-	r.RecordSuccess("weather", math.MaxInt64)
-	text, err := json.Marshal(r.HealthSummary())
-	require.NoError(f, err)
-	f.Add("\"</script>\x00\xff\u2028", text)
-	f.Add(strings.Repeat("x", 1000), []byte(`{"tools":[{"tool":"a","reason":"isolated","retry_after_seconds":1e300}]}`))
-	f.Add("", []byte(`{"tools":null,"at":"9999-12-31T23:59:59Z"}`))
-	f.Add("\u202eevil", []byte(`{"tools":[{"reason":"none","failures_by_kind":{"timeout":18446744073709551615}}],"overall":"degraded"}`))
-	f.Add("a", []byte(`{"tools":[{"reason":""}]}`))
-	f.Fuzz(func(t *testing.T, name string, text []byte) {
-		summaryOfHostileNames(t, name)
-		summaryOfHostileText(t, text)
-	})
-}
-
-func summaryOfHostileNames(t *testing.T, name string) {
-	r := toolhealth.NewRegistry()
-	tools := []string{name, name + "2", "\xff" + name, name + "plain"}
-	for i, tool := range tools {
-		for range i {
-			r.RecordFailure(tool, time.Duration(i)*time.Second)
-		}
-		require.Equal(t, tool != "" && i < 3, r.AllowRequest(tool), "three failures trip, and the empty name is no name")
-	}
-	summary := r.HealthSummary()
-	require.True(t, slices.IsSortedFunc(summary.Tools, func(a, b toolhealth.ToolHealth) int { return strings.Compare(a.Tool, b.Tool) }))
-	text, err := json.Marshal(summary)
-	require.NoError(t, err)
-	require.True(t, utf8.Valid(text))
-	var back toolhealth.Summary
-	require.NoError(t, json.Unmarshal(text, &back))
-	require.Len(t, back.Tools, r.Len())
-	for i, h := range summary.Tools {
-		require.Equal(t, strings.ToValidUTF8(h.Tool, "\ufffd") == h.Tool, back.Tools[i].Tool == h.Tool)
-		h.Tool, h.Since = back.Tools[i].Tool, back.Tools[i].Since
-		require.Equal(t, h, back.Tools[i])
-	}
-}
-
-func summaryOfHostileText(t *testing.T, text []byte) {
-	before := toolhealth.Summary{Untracked: 7, Tools: []toolhealth.ToolHealth{{Tool: "kept"}}}
-	s := before
-	if err := json.Unmarshal(text, &s); err != nil {
-		require.Equal(t, before, s, "changed in spite of %v", err)
-		return
-	}
-	first, err := json.Marshal(s)
-	require.NoError(t, err)
-	var again toolhealth.Summary
-	require.NoError(t, json.Unmarshal(first, &again))
-	second, err := json.Marshal(again)
-	require.NoError(t, err)
-	require.JSONEq(t, string(first), string(second))
-}
-
-// FuzzClassify builds an error out of the bytes, as hostile as Go allows, and
-// asks for its meaning under every kind of context: there has to be an answer, a
-// valid one, and a registry that is told has to stay readable.
+// FuzzClassify builds an error from the bytes, as hostile as Go allows, and classifies
+// it under a context of any kind: there has to be an answer, it has to be valid, and the
+// registry that records it has to stay readable.
 func FuzzClassify(f *testing.F) {
 	for kind := range numErrorKinds {
 		f.Add([]byte{1, byte(kind), 3, 'x'})
@@ -182,11 +69,11 @@ func requireValidVerdict(t *testing.T, v toolhealth.Verdict) {
 	require.NotEqual(t, toolhealth.OutcomeSuccess, v.Outcome, "an error is no success")
 	require.NotEqual(t, toolhealth.KindNone, v.Kind)
 	if v.Outcome == toolhealth.OutcomeThrottled {
-		require.Positive(t, v.RetryAfter, "throttled for how long?")
+		require.Positive(t, v.RetryAfter, "a throttle has a wait")
 	}
 }
 
-// errorBuilder makes an error of a program: each node takes one byte for its kind
+// errorBuilder makes an error from a program: each node takes one byte for its kind
 // and more for its parameters.
 type errorBuilder struct {
 	program       []byte
@@ -203,7 +90,7 @@ func (b *errorBuilder) next() byte {
 	return c
 }
 
-// number returns a number that some part of the classification may look for.
+// number returns a number, often one that the classification looks for.
 func (b *errorBuilder) number() int {
 	known := [...]int{0, -1, 1, 16, 17, 100, 126, 127, 200, 301, 400, 404, 408, 409, 425, 429, 499, 500, 501, 503, 599, 600, 1205, 65535, -32700, -32000, -32768, math.MaxInt, math.MinInt}
 	c := int(b.next())
@@ -262,7 +149,7 @@ func (b *errorBuilder) node(depth int) error {
 		return &textError{b.text(), child()} // not fmt.Errorf, which asks the child for its text
 	case 2:
 		return errors.Join(child(), child())
-	case 3: // a circle
+	case 3: // a cycle
 		c := &circularError{}
 		c.next = child()
 		if w, ok := c.next.(*circularError); ok {
@@ -271,7 +158,7 @@ func (b *errorBuilder) node(depth int) error {
 			c.next = c
 		}
 		return c
-	case 4: // a circle by way of Join
+	case 4: // a cycle through Join
 		c := &circularError{}
 		c.next = errors.Join(child(), c)
 		return c
@@ -448,41 +335,5 @@ func (e verdictError) ToolVerdict() toolhealth.Verdict {
 	return toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: e.kind}
 }
 
-// Code has the name and the kind that a gRPC code is told by.
+// Code has the name and the kind by which a gRPC code is recognized.
 type Code uint32
-
-// FuzzScenarioParse: a text is a scenario or an error that names a line, and what
-// was understood says the same when it is written line by line again.
-func FuzzScenarioParse(f *testing.F) {
-	files, err := filepath.Glob("testdata/scenarios/*.scenario")
-	require.NoError(f, err)
-	require.NotEmpty(f, files)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(f, err)
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		s, err := parseScenario("fuzz", text)
-		if err != nil {
-			require.Nil(t, s)
-			require.Regexp(t, `^fuzz:[0-9]+: `, err.Error())
-			return
-		}
-		var lines []string
-		last := 0
-		for _, step := range s.steps {
-			require.Greater(t, step.line, last)
-			last = step.line
-			lines = append(lines, step.text)
-		}
-		require.LessOrEqual(t, last, strings.Count(string(text), "\n")+1)
-		again, err := parseScenario("again", []byte(strings.Join(lines, "\n")))
-		require.NoError(t, err)
-		require.Len(t, again.steps, len(s.steps))
-		for i, step := range again.steps {
-			step.line = s.steps[i].line
-			require.Equal(t, fmt.Sprintf("%#v", s.steps[i]), fmt.Sprintf("%#v", step)) // as text: NaN is a number here
-		}
-	})
-}

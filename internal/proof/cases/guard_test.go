@@ -1,4 +1,4 @@
-package toolhealth_test
+package cases_test
 
 import (
 	"context"
@@ -18,9 +18,8 @@ import (
 
 	"github.com/toolhealth/toolhealth"
 	"github.com/toolhealth/toolhealth/internal/backoff"
+	"github.com/toolhealth/toolhealth/internal/proof/scenario"
 )
-
-// The cases of guarded calls that a scenario cannot tell.
 
 // caseGuard returns a guard whose back-off has no jitter.
 func caseGuard(t testing.TB, gate *toolhealth.Gate, change func(*toolhealth.GuardConfig)) *toolhealth.Guard {
@@ -44,7 +43,7 @@ func caseRouter(t testing.TB, substitutes map[string][]string) *toolhealth.Healt
 
 type toolFunc = func(context.Context, string) (string, error)
 
-// always is a tool function that ends with err and counts its runs.
+// always returns a tool function that returns err and counts its runs.
 func always(err error, runs *int) toolFunc {
 	return func(context.Context, string) (string, error) {
 		*runs++
@@ -52,9 +51,9 @@ func always(err error, runs *int) toolFunc {
 	}
 }
 
-func status(code int) error { return &statusError{StatusCode: code} }
+func status(code int) error { return &scenario.StatusError{StatusCode: code} }
 
-func TestC24WhateverIsInRetryAfterNoTwoAttemptsAtOnce(t *testing.T) {
+func TestC24_AnyRetryAfterKeepsAttemptsApart(t *testing.T) {
 	for _, header := range []string{
 		"", "0", "-5", "soon", "NaN", "1e999", " ", "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT",
 		"Sun Nov  6 08:49:37 1994", "9999999999999999999",
@@ -68,7 +67,7 @@ func TestC24WhateverIsInRetryAfterNoTwoAttemptsAtOnce(t *testing.T) {
 				var attempts []time.Time
 				_, err := toolhealth.Call(t.Context(), guard, "search", func(context.Context, string) (string, error) {
 					attempts = append(attempts, time.Now())
-					return "", &statusError{StatusCode: 429, Header: http.Header{"Retry-After": {header}}}
+					return "", &scenario.StatusError{StatusCode: 429, Header: http.Header{"Retry-After": {header}}}
 				})
 				require.Error(t, err)
 				for i := range attempts[1:] {
@@ -81,7 +80,7 @@ func TestC24WhateverIsInRetryAfterNoTwoAttemptsAtOnce(t *testing.T) {
 	}
 }
 
-func TestC39TheToolsOwnErrorReachesTheCaller(t *testing.T) {
+func TestC39_ErrorOfToolReachesCaller(t *testing.T) {
 	guard := caseGuard(t, &toolhealth.Gate{Registry: caseRegistry(t, nil)}, func(c *toolhealth.GuardConfig) {
 		c.Default.MaxAttempts = 5
 	})
@@ -89,7 +88,7 @@ func TestC39TheToolsOwnErrorReachesTheCaller(t *testing.T) {
 		runs := 0
 		_, err := toolhealth.Call(t.Context(), guard, "search", always(fmt.Errorf("searching: %w", status(code)), &runs))
 		assert.Equal(t, 1, runs)
-		own, ok := errors.AsType[*statusError](err)
+		own, ok := errors.AsType[*scenario.StatusError](err)
 		require.True(t, ok, "%d", code)
 		assert.Equal(t, code, own.StatusCode)
 		failure, ok := errors.AsType[*toolhealth.ToolError](err)
@@ -98,7 +97,7 @@ func TestC39TheToolsOwnErrorReachesTheCaller(t *testing.T) {
 	}
 }
 
-func TestC42AThousandCallsOfAToolThatDoesNotExist(t *testing.T) {
+func TestC42_CallsOfUnknownToolRunNothing(t *testing.T) {
 	r := caseRegistry(t, func(c *toolhealth.Config) { c.RegisteredOnly = true })
 	require.NoError(t, r.Register("search"))
 	guard := caseGuard(t, &toolhealth.Gate{Registry: r}, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 3 })
@@ -115,7 +114,7 @@ func TestC42AThousandCallsOfAToolThatDoesNotExist(t *testing.T) {
 	assert.Zero(t, caseHealth(t, r, "search").Refused)
 }
 
-func TestC43AResultThatSaysErrorReachesTheCallerUnchanged(t *testing.T) {
+func TestC43_FlaggedResultReachesCallerUnchanged(t *testing.T) {
 	guard := caseGuard(t, &toolhealth.Gate{Registry: caseRegistry(t, nil)}, nil)
 	out, err := toolhealth.Call(t.Context(), guard, "search", func(context.Context, string) (string, error) {
 		return "isError: quota", nil
@@ -124,7 +123,7 @@ func TestC43AResultThatSaysErrorReachesTheCallerUnchanged(t *testing.T) {
 	assert.Equal(t, "isError: quota", out)
 }
 
-func TestC63OnlyTheOutermostCallRetries(t *testing.T) {
+func TestC63_OnlyOutermostCallRetries(t *testing.T) {
 	for levels := 1; levels <= 3; levels++ {
 		synctest.Test(t, func(t *testing.T) {
 			r := caseRegistry(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold = 100 })
@@ -146,7 +145,7 @@ func TestC63OnlyTheOutermostCallRetries(t *testing.T) {
 	}
 }
 
-func TestC64StatisticsShowCallsAndAttempts(t *testing.T) {
+func TestC64_StatisticsShowCallsAndAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, nil)
 		guard := caseGuard(t, &toolhealth.Gate{Registry: r}, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 3 })
@@ -165,7 +164,7 @@ func TestC64StatisticsShowCallsAndAttempts(t *testing.T) {
 	})
 }
 
-func TestC67CancellingEndsAWaitAtOnce(t *testing.T) {
+func TestC67_CancelingEndsWaitAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, nil)
 		guard := caseGuard(t, &toolhealth.Gate{Registry: r}, func(c *toolhealth.GuardConfig) {
@@ -178,7 +177,7 @@ func TestC67CancellingEndsAWaitAtOnce(t *testing.T) {
 		assert.Equal(t, 50*time.Millisecond, time.Since(began))
 		assert.Equal(t, 1, runs)
 		assert.ErrorIs(t, err, context.Canceled)
-		_, ok := errors.AsType[*statusError](err)
+		_, ok := errors.AsType[*scenario.StatusError](err)
 		assert.True(t, ok, "the last attempt's error is reachable too")
 		failure, _ := errors.AsType[*toolhealth.ToolError](err)
 		assert.Equal(t, toolhealth.StopCanceled, failure.Reason)
@@ -186,24 +185,24 @@ func TestC67CancellingEndsAWaitAtOnce(t *testing.T) {
 	})
 }
 
-func TestC69ACancelledCallerRunsNothingAndTakesNoProbe(t *testing.T) {
+func TestC69_CanceledCallerRunsNothingAndTakesNoProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, nil)
 		gate := &toolhealth.Gate{Registry: r}
 		guard := caseGuard(t, gate, nil)
-		cancelled, cancel := context.WithCancel(t.Context())
+		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
 		runs := 0
 		for range 5 {
-			_, err := toolhealth.Call(cancelled, guard, "search", always(nil, &runs))
+			_, err := toolhealth.Call(canceled, guard, "search", always(nil, &runs))
 			assert.ErrorIs(t, err, context.Canceled)
 		}
 		assert.Zero(t, r.Len(), "nothing is counted")
 		tripByName(r, "search")
 		time.Sleep(30 * time.Second)
-		_, err := toolhealth.Call(cancelled, guard, "search", always(nil, &runs))
+		_, err := toolhealth.Call(canceled, guard, "search", always(nil, &runs))
 		assert.ErrorIs(t, err, context.Canceled)
-		_, err = gate.Allow(cancelled, "search")
+		_, err = gate.Allow(canceled, "search")
 		assert.ErrorIs(t, err, context.Canceled)
 		assert.Zero(t, runs)
 		permit, err := gate.Allow(t.Context(), "search")
@@ -212,7 +211,7 @@ func TestC69ACancelledCallerRunsNothingAndTakesNoProbe(t *testing.T) {
 	})
 }
 
-func TestC70NoBackOffOverflows(t *testing.T) {
+func TestC70_NoBackOffOverflows(t *testing.T) {
 	for _, base := range []time.Duration{1, 100 * time.Millisecond, time.Second, time.Hour} {
 		for _, factor := range []float64{0, 1, 2, 10, math.Inf(1), math.NaN()} {
 			for _, limit := range []time.Duration{0, time.Second, time.Hour} {
@@ -229,7 +228,7 @@ func TestC70NoBackOffOverflows(t *testing.T) {
 	}
 }
 
-func TestC73NoDrawOfJitterLeavesItsRange(t *testing.T) {
+func TestC73_JitterStaysInRange(t *testing.T) {
 	for _, d := range []time.Duration{math.MinInt64, -1, 0, 1, 2, 9, time.Second, math.MaxInt64} {
 		for _, jitter := range []float64{math.NaN(), -1, 0, 0.1, 1, 2} {
 			for i := range 1000 {
@@ -248,7 +247,7 @@ func TestC73NoDrawOfJitterLeavesItsRange(t *testing.T) {
 	assert.InDelta(t, 750*time.Millisecond, lowest, float64(time.Microsecond))
 }
 
-func TestC82NegativeNumbersAreErrorsAndTheZeroPolicyIsOneRun(t *testing.T) {
+func TestC82_NegativeNumbersAreErrorsAndZeroPolicyRunsOnce(t *testing.T) {
 	for field, change := range map[string]func(*toolhealth.Policy){
 		"default.max_attempts": func(p *toolhealth.Policy) { p.MaxAttempts = -1 },
 		"default.retry_budget": func(p *toolhealth.Policy) { p.RetryBudget = -1 },
@@ -275,7 +274,7 @@ func TestC82NegativeNumbersAreErrorsAndTheZeroPolicyIsOneRun(t *testing.T) {
 	}
 }
 
-func TestC99AToolThatCallsItselfRidesOnItsOwnAdmission(t *testing.T) {
+func TestC99_ToolThatCallsItselfSharesAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, nil)
 		guard := caseGuard(t, &toolhealth.Gate{Registry: r}, nil)
@@ -310,7 +309,7 @@ func TestC99AToolThatCallsItselfRidesOnItsOwnAdmission(t *testing.T) {
 	})
 }
 
-func TestC100AnInnerRefusalIsNoFailureOfTheOuterTool(t *testing.T) {
+func TestC100_InnerRefusalIsNoFailureOfOuterTool(t *testing.T) {
 	r := caseRegistry(t, nil)
 	guard := caseGuard(t, &toolhealth.Gate{Registry: r}, nil)
 	tripByName(r, "inner")
@@ -319,7 +318,7 @@ func TestC100AnInnerRefusalIsNoFailureOfTheOuterTool(t *testing.T) {
 			_, err := toolhealth.Call(ctx, guard, "inner", func(context.Context, string) (string, error) { return "", nil })
 			return "", fmt.Errorf("asking the inner tool: %w", err)
 		})
-		assert.ErrorIs(t, err, toolhealth.ErrCircuitOpen, "recognisable through wrapping")
+		assert.ErrorIs(t, err, toolhealth.ErrCircuitOpen, "recognizable through wrapping")
 		assert.ErrorIs(t, err, toolhealth.ErrRefused)
 	}
 	h := caseHealth(t, r, "outer")
@@ -329,7 +328,7 @@ func TestC100AnInnerRefusalIsNoFailureOfTheOuterTool(t *testing.T) {
 	assert.EqualValues(t, 5, caseHealth(t, r, "inner").Refused)
 }
 
-func TestC111AToolThatReplacesItselfIsAnErrorOfTheConfiguration(t *testing.T) {
+func TestC111_ToolThatReplacesItselfIsConfigError(t *testing.T) {
 	_, err := toolhealth.NewHealthRouter(map[string][]string{"d": {"d"}, "a": {"b", "b"}, "": {"x"}, "e": {""}})
 	require.Error(t, err)
 	for _, field := range []string{`substitutes["d"][0]`, `substitutes["a"][1]`, `substitutes[""]`, `substitutes["e"][0]`} {
@@ -337,7 +336,7 @@ func TestC111AToolThatReplacesItselfIsAnErrorOfTheConfiguration(t *testing.T) {
 	}
 }
 
-func TestC111ErrorsOfAllWhoWereTriedAreReachable(t *testing.T) {
+func TestC111_ErrorsOfAllCandidatesAreReachable(t *testing.T) {
 	first, second := errors.New("first"), errors.New("second")
 	guard := caseGuard(t, &toolhealth.Gate{
 		Registry: caseRegistry(t, nil),
@@ -353,7 +352,7 @@ func TestC111ErrorsOfAllWhoWereTriedAreReachable(t *testing.T) {
 	assert.Equal(t, "b", failure.Candidates[1].Tool)
 }
 
-func TestC113EachCandidateSaysWhyItDidNotRun(t *testing.T) {
+func TestC113_EachCandidateSaysWhyItDidNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, nil)
 		guard := caseGuard(t, &toolhealth.Gate{
@@ -384,7 +383,7 @@ func TestC113EachCandidateSaysWhyItDidNotRun(t *testing.T) {
 	})
 }
 
-func TestC116ASubstituteGetsItsOwnArgumentsOrDoesNotRun(t *testing.T) {
+func TestC116_SubstituteGetsItsOwnArgumentsOrDoesNotRun(t *testing.T) {
 	type question struct{ q string }
 	r := caseRegistry(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold = 100 })
 	guard := caseGuard(t, &toolhealth.Gate{Registry: r, Router: caseRouter(t, map[string][]string{"a": {"b"}})},
@@ -420,7 +419,7 @@ func TestC116ASubstituteGetsItsOwnArgumentsOrDoesNotRun(t *testing.T) {
 	assert.Zero(t, h.Failures, "a rejected request is not b's ill health")
 }
 
-func TestC118CallInfoSaysWhoServed(t *testing.T) {
+func TestC118_CallInfoNamesServingTool(t *testing.T) {
 	r := caseRegistry(t, nil)
 	guard := caseGuard(t, &toolhealth.Gate{Registry: r, Router: caseRouter(t, map[string][]string{"a": {"b"}})},
 		func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 })
@@ -442,7 +441,7 @@ func TestC118CallInfoSaysWhoServed(t *testing.T) {
 	assert.EqualValues(t, 4, caseHealth(t, r, "b").Successes)
 }
 
-func TestC125ThePanicAndItsStackAreNotLost(t *testing.T) {
+func TestC125_PanicAndStackAreReachable(t *testing.T) {
 	guard := caseGuard(t, &toolhealth.Gate{Registry: caseRegistry(t, nil)}, nil)
 	cause := errors.New("index out of reach")
 	_, err := toolhealth.Call(t.Context(), guard, "search", func(context.Context, string) (string, error) { panic(cause) })
@@ -450,14 +449,14 @@ func TestC125ThePanicAndItsStackAreNotLost(t *testing.T) {
 	require.True(t, ok)
 	assert.Equal(t, cause, failure.Value)
 	assert.ErrorIs(t, err, cause)
-	assert.Contains(t, string(failure.Stack), "TestC125ThePanicAndItsStackAreNotLost")
+	assert.Contains(t, string(failure.Stack), "TestC125_PanicAndStackAreReachable")
 	whole, ok := errors.AsType[*toolhealth.ToolError](err)
 	require.True(t, ok)
 	assert.Equal(t, toolhealth.KindPanic, whole.Kind)
 	assert.NotContains(t, whole.Error(), "index out of reach")
 }
 
-func TestC127AbandonedCallsAreSeenAndEnd(t *testing.T) {
+func TestC127_AbandonedCallsAreCountedUntilTheyEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold = 0 })
 		guard := caseGuard(t, &toolhealth.Gate{Registry: r}, func(c *toolhealth.GuardConfig) {
@@ -498,7 +497,7 @@ func TestC127AbandonedCallsAreSeenAndEnd(t *testing.T) {
 	})
 }
 
-func TestC129EndingTheRootContextEndsAllCalls(t *testing.T) {
+func TestC129_EndingRootContextEndsAllCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold = 100 })
 		guard := caseGuard(t, &toolhealth.Gate{Registry: r}, func(c *toolhealth.GuardConfig) {
@@ -534,7 +533,7 @@ func TestC129EndingTheRootContextEndsAllCalls(t *testing.T) {
 	})
 }
 
-func TestC139AFailedCallTellsTheModelWhatToDo(t *testing.T) {
+func TestC139_FailedCallTellsModelWhatToDo(t *testing.T) {
 	r := caseRegistry(t, nil)
 	guard := caseGuard(t, &toolhealth.Gate{Registry: r}, nil)
 	tripByName(r, "search")

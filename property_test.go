@@ -238,7 +238,7 @@ func (h *history) checkAll() {
 		}
 		out[p.node]++
 		s := p.node.Value.snap.Load()
-		if p.Probe() && !s.gone && s.state == StateHalfOpen && s.epoch == p.stamp.epoch() && !s.expired(h.r.now()) {
+		if p.Probe() && !s.gone && s.state == StateHalfOpen && s.epoch == p.stamp.Epoch() && !s.expired(h.r.now()) {
 			probes[p.Tool()]++
 		}
 	}

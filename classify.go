@@ -500,6 +500,31 @@ func factVerdict(f errfacts.Facts) Verdict {
 	return classVerdicts[f.Class]
 }
 
+// stopReason says how to go on after an attempt that was no success. open is what
+// openFor says; acts, that something may have been changed if the attempt ran.
+func stopReason(v Verdict, attempt, limit int, open StopReason, acts bool) StopReason {
+	unsafe := acts && !v.NotSent
+	switch {
+	case v.Outcome == OutcomeNeutral && v.Kind == KindCanceled:
+		return StopCanceled
+	case v.Outcome == OutcomeFailure && v.Kind == KindContract && !v.Retryable:
+		return StopContractViolation
+	case v.Outcome == OutcomeFailure && unsafe:
+		return StopOutcomeUnknown
+	case !v.Retryable:
+		return StopNonRetryable
+	case open != StopNone:
+		return open
+	case v.Outcome == OutcomeThrottled && unsafe:
+		return StopRateLimited
+	case unsafe:
+		return StopNonRetryable
+	case attempt >= limit:
+		return StopRetryExhausted
+	}
+	return RetryAllowed
+}
+
 // attemptTimeoutError marks the error of an attempt whose own time was up while
 // the caller's was not.
 type attemptTimeoutError struct{ err error }

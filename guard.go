@@ -648,31 +648,6 @@ func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 	return d
 }
 
-// stopReason says how to go on after an attempt that was no success. open is what
-// openFor says; acts, that something may have been changed if the attempt ran.
-func stopReason(v Verdict, attempt, limit int, open StopReason, acts bool) StopReason {
-	unsafe := acts && !v.NotSent
-	switch {
-	case v.Outcome == OutcomeNeutral && v.Kind == KindCanceled:
-		return StopCanceled
-	case v.Outcome == OutcomeFailure && v.Kind == KindContract && !v.Retryable:
-		return StopContractViolation
-	case v.Outcome == OutcomeFailure && unsafe:
-		return StopOutcomeUnknown
-	case !v.Retryable:
-		return StopNonRetryable
-	case open != StopNone:
-		return open
-	case v.Outcome == OutcomeThrottled && unsafe:
-		return StopRateLimited
-	case unsafe:
-		return StopNonRetryable
-	case attempt >= limit:
-		return StopRetryExhausted
-	}
-	return RetryAllowed
-}
-
 // nextWait says how long to wait before the next attempt, and takes a token for
 // it, or says why there is none. The zero deadline means that there is none.
 func (c *Policy) nextWait(v Verdict, attempt int, deadline time.Time, stats *guardStats) (StopReason, time.Duration) {

@@ -79,6 +79,24 @@ func (k Kind) MarshalText() ([]byte, error) { return enum.Marshal("Kind", kindTe
 // UnmarshalText is the inverse of MarshalText.
 func (k *Kind) UnmarshalText(text []byte) error { return enum.Unmarshal("Kind", kindTexts, text, k) }
 
+// kindPhrases are what the model reads of a kind.
+var kindPhrases = [numKinds]string{
+	KindTimeout: "no answer in time", KindServerError: "internal error of the tool",
+	KindRateLimited: "rate limited", KindConnection: "the tool cannot be reached",
+	KindContract: "the answer was not in the agreed format", KindPanic: "the tool crashed",
+	KindInvalidRequest: "the request was rejected", KindUnauthorized: "access was refused",
+	KindNotFound: "not found", KindConflict: "conflict with the current state",
+	KindCanceled: "canceled", KindNotDispatched: "the request was not sent", KindDenied: "not permitted",
+	KindRefused: "a tool that it needs is unavailable",
+}
+
+func kindPhrase(k Kind) string {
+	if k < numKinds && kindPhrases[k] != "" {
+		return kindPhrases[k]
+	}
+	return "unknown error"
+}
+
 // Verdict is what one ended call says. The zero Verdict is a success.
 type Verdict struct {
 	Outcome    Outcome
@@ -482,6 +500,31 @@ func factVerdict(f errfacts.Facts) Verdict {
 	return classVerdicts[f.Class]
 }
 
+// stopReason says how to go on after an attempt that was no success. open is what
+// openFor says; acts, that something may have been changed if the attempt ran.
+func stopReason(v Verdict, attempt, limit int, open StopReason, acts bool) StopReason {
+	unsafe := acts && !v.NotSent
+	switch {
+	case v.Outcome == OutcomeNeutral && v.Kind == KindCanceled:
+		return StopCanceled
+	case v.Outcome == OutcomeFailure && v.Kind == KindContract && !v.Retryable:
+		return StopContractViolation
+	case v.Outcome == OutcomeFailure && unsafe:
+		return StopOutcomeUnknown
+	case !v.Retryable:
+		return StopNonRetryable
+	case open != StopNone:
+		return open
+	case v.Outcome == OutcomeThrottled && unsafe:
+		return StopRateLimited
+	case unsafe:
+		return StopNonRetryable
+	case attempt >= limit:
+		return StopRetryExhausted
+	}
+	return RetryAllowed
+}
+
 // attemptTimeoutError marks the error of an attempt whose own time was up while
 // the caller's was not.
 type attemptTimeoutError struct{ err error }
@@ -490,6 +533,26 @@ func (e *attemptTimeoutError) Error() string   { return e.err.Error() }
 func (e *attemptTimeoutError) Unwrap() error   { return e.err }
 func (e *attemptTimeoutError) Timeout() bool   { return true }
 func (e *attemptTimeoutError) Is(t error) bool { return t == context.DeadlineExceeded }
+
+// PanicError is a panic of a tool function.
+type PanicError struct {
+	Value any
+	Stack []byte // of the goroutine that panicked
+}
+
+// Error has the value, without the stack. It is for logs, not for the model.
+func (e *PanicError) Error() string { return fmt.Sprintf("tool function panicked: %v", e.Value) }
+
+// Unwrap returns the value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// ToolVerdict is a failure that is not retried.
+func (e *PanicError) ToolVerdict() Verdict {
+	return Verdict{Outcome: OutcomeFailure, Kind: KindPanic}
+}
 
 // verdictAt is Classify for a call that took this long: a deadline of the caller
 // that left it no fair chance is no evidence.

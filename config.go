@@ -9,13 +9,10 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/toolhealth/toolhealth/internal/backoff"
 )
 
 // BreakerConfig says when a breaker opens, how long it stays open and what
@@ -517,31 +514,6 @@ func (c Policy) MarshalJSON() ([]byte, error) { return encodeFields(c.fields()) 
 // [ConfigError]s; then the receiver is as it was.
 func (c *Policy) UnmarshalJSON(data []byte) error {
 	return readObject(c, data, (*Policy).fields)
-}
-
-// pause says how long to wait before the next attempt, or why there is none. A
-// zero deadline is none.
-func (c *Policy) pause(v Verdict, attempt int, deadline time.Time, stats *guardStats) (StopReason, time.Duration) {
-	d := backoff.Jitter(backoff.Delay(c.BackoffBase, c.BackoffMax, c.BackoffFactor, attempt), c.Jitter, rand.Float64())
-	asked := v.RetryAfter > 0 && v.RetryAfter >= d
-	d = max(d, v.RetryAfter)
-	if (c.MaxWait > 0 && d > c.MaxWait) || (!deadline.IsZero() && time.Until(deadline) <= d) {
-		if asked {
-			return StopRateLimited, v.RetryAfter
-		}
-		return StopRetryExhausted, max(v.RetryAfter, 0)
-	}
-	if c.RetryBudget > 0 && stats != nil && !stats.takeToken(c.RetryBudget) {
-		return StopRetryBudgetExhausted, max(v.RetryAfter, 0)
-	}
-	return RetryAllowed, d
-}
-
-// returnToken gives back the token of a retry that is not made.
-func (c *Policy) returnToken(bucket *guardStats) {
-	if bucket != nil && c.RetryBudget > 0 {
-		bucket.refund(10)
-	}
 }
 
 // GuardConfig configures a [Guard]. The zero GuardConfig is valid: every call is

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -101,20 +100,6 @@ func TestTheZeroPermitIsSettled(t *testing.T) {
 	p.Settle(Verdict{})
 	p.Release()
 	p.KeepAlive()
-}
-
-func TestAStampKeepsItsEpochAndItsFlagsApart(t *testing.T) {
-	for _, epoch := range []uint64{0, 1, math.MaxUint32, math.MaxUint32 + 1, 1<<62 - 1} {
-		for _, probe := range []bool{false, true} {
-			s := newStamp(epoch, probe)
-			for _, spent := range []bool{false, true, true} {
-				assert.Equal(t, spent, s.spent())
-				assert.Equal(t, epoch, s.epoch())
-				assert.Equal(t, probe, s.probe())
-				assert.Equal(t, !spent, s.settle(), "only the first settles")
-			}
-		}
-	}
 }
 
 func TestANilOrZeroGateAdmitsEverything(t *testing.T) {

@@ -112,7 +112,7 @@ func TestAHealthyGuardedCallAllocatesTwiceAtMost(t *testing.T) {
 		call func()
 	}{
 		"Call":            {1, func() { _, _ = Call(ctx, g, "a", fn) }},
-		"Call, untracked": {1, func() { _, _ = Call(ctx, untracked, "a", fn) }},
+		"Call, untracked": {2, func() { _, _ = Call(ctx, untracked, "a", fn) }},
 		"Call, observed":  {1, func() { _, _ = Call(ctx, observed, "a", fn) }},
 		"Wrap":            {2, func() { _, _ = wrapped(ctx, 7) }},
 		"Call with check": {4, func() { _, _ = Call(ctx, g, "a", fn, checked) }},

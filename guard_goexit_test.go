@@ -323,25 +323,9 @@ func TestASubstituteWhoseHookEndsTheGoroutineEndsTheCall(t *testing.T) {
 	})
 }
 
-func TestAPermitThatIsNotGivenAfterAllPutsItsEntryBackIntoTheQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := registryWith(t, func(c *Config) { c.MaxTools = 1 })
-		r.Record("a", Verdict{Outcome: OutcomeThrottled, RetryAfter: time.Second}, 0)
-		time.Sleep(time.Second)
-		n := r.table.Get("a")
-		n.Value.stats.admitted.Add(1) // a permit that is being thought about
-		require.True(t, r.AllowRequest("b"), "untracked")
-		require.True(t, n.Value.parked.Load())
-		n.Value.stats.settled.Add(1)
-		quick, _ := r.enterHealthy("a")
-		assert.Nil(t, quick)
-		assert.False(t, n.Value.parked.Load())
-	})
-}
-
 func spentTokens(t *testing.T, r *Registry, tool string) int64 {
 	t.Helper()
-	return r.table.Get(tool).Value.guardStats().spent.Load()
+	return r.table.Get(tool).Value.guardStats().tokens.Missing().Load()
 }
 
 // Only a retry that is made costs a token.
@@ -429,7 +413,7 @@ func TestAnAnswerGivesItsTenthOfATokenBackWhateverAHookDoes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold, c.Breaker.SlowCallDuration = 1, time.Second })
 			r.RecordSuccess("a", 0)
-			r.table.Get("a").Value.guardStats().spent.Store(50)
+			r.table.Get("a").Value.guardStats().tokens.Missing().Store(50)
 			defer r.OnTransition(func(Transition) { runtime.Goexit() })()
 			endsGoroutine(func() {
 				_, _ = Call(t.Context(), guardOn(t, r, nil), "a", func(context.Context, string) (int, error) {

@@ -52,7 +52,7 @@ func TestAnObserverHearsOfEachAttemptAndOfTheEnd(t *testing.T) {
 			{"a", "a", true, 0, refused, StopIsolated, 0, 30 * time.Second, nil},
 		}, GuardCounts{Calls: 1, Failed: 1, Refusals: 1}},
 		{"budget exhausted", []error{errBusy, errBusy}, func(r *Registry) {
-			r.table.Get("a").Value.guardStats().spent.Store(100)
+			r.table.Get("a").Value.guardStats().tokens.Missing().Store(100)
 		}, nil, []Event{
 			{"a", "a", false, 1, failed, StopRetryBudgetExhausted, 10 * ms, 0, errBusy},
 			{"a", "b", false, 1, failed, StopRetryExhausted, 10 * ms, 0, errBusy},

@@ -178,7 +178,7 @@ func TestTenThousandCallsCancelledInABackOffLeaveNothingBehind(t *testing.T) {
 		// A goroutine that was left behind makes the bubble fail at its end.
 		// The tokens of the retries that were not made are back.
 		g.Next("a", 1, vRetry)
-		assert.Equal(t, int64(10), r.table.Get("a").Value.guardStats().spent.Load())
+		assert.Equal(t, int64(10), r.table.Get("a").Value.guardStats().tokens.Missing().Load())
 	})
 }
 
@@ -268,7 +268,7 @@ func TestARetryThatTheGateRefusesEndsTheCallAndCostsNoToken(t *testing.T) {
 		assert.ErrorIs(t, err, errBusy, "the error of the attempt that did run")
 		assert.Equal(t, KindServerError, e.Kind)
 		assert.Equal(t, GuardCounts{Calls: 1, Failed: 1, Attempts: 1, Refusals: 1}, healthOf(t, r, "a").Guard)
-		assert.Zero(t, r.table.Get("a").Value.guardStats().spent.Load())
+		assert.Zero(t, r.table.Get("a").Value.guardStats().tokens.Missing().Load())
 	})
 }
 
@@ -322,7 +322,7 @@ func TestASuccessGivesExactlyATenthOfATokenBack(t *testing.T) {
 			_, err := Call(t.Context(), g, "a", tool.run)
 			return err
 		}
-		spent := func() int64 { return r.table.Get("a").Value.guardStats().spent.Load() }
+		spent := func() int64 { return r.table.Get("a").Value.guardStats().tokens.Missing().Load() }
 		for range 25 {
 			require.NoError(t, call(plays())) // a full bucket does not overflow
 		}
@@ -456,7 +456,7 @@ func TestAStatedWaitIsHandedOnWhateverTheCallStoppedFor(t *testing.T) {
 	} {
 		r := patient(t)
 		require.NoError(t, r.Register("a"))
-		r.table.Get("a").Value.guardStats().spent.Store(10)
+		r.table.Get("a").Value.guardStats().tokens.Missing().Store(10)
 		g := guardOn(t, r, func(gc *GuardConfig) { gc.Default = c.policy })
 		assert.Equal(t, Decision{Reason: c.reason, Wait: 7 * time.Second}, g.Next("a", 1, Verdict{
 			Outcome: OutcomeThrottled, Kind: KindRateLimited, Retryable: true, RetryAfter: 7 * time.Second,
@@ -474,7 +474,7 @@ func TestATokenComesBackExactlyAndOnlyWhereThereIsABudget(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := patient(t)
 			require.NoError(t, r.Register("a"))
-			spent := &r.table.Get("a").Value.guardStats().spent
+			spent := r.table.Get("a").Value.guardStats().tokens.Missing()
 			spent.Store(50)
 			g := guardOn(t, r, func(c *GuardConfig) { c.Default.RetryBudget = budget })
 			ctx, cancel := context.WithCancel(t.Context())

@@ -193,7 +193,7 @@ type asked struct {
 }
 
 func (c *asked) Value(key any) any {
-	if key == (settingsKey{}) {
+	if key == (frameKey{}) {
 		c.times++
 	}
 	return c.Context.Value(key)

@@ -103,13 +103,13 @@ func TestNoTokenIsTakenOrGivenBackTwice(t *testing.T) {
 		taken.Add(n)
 	})
 	assert.Equal(t, int64(size), taken.Load())
-	assert.Equal(t, int64(10*size), stats.spent.Load())
+	assert.Equal(t, int64(10*size), stats.tokens.Missing().Load())
 	atOnce(4, func(int) {
 		for range 10 * size / 4 {
-			stats.refund(1)
+			stats.tokens.Reward()
 		}
 	})
-	assert.Zero(t, stats.spent.Load())
+	assert.Zero(t, stats.tokens.Missing().Load())
 }
 
 // lateContext is a context that ends while its Done is being asked for, and not
@@ -156,27 +156,6 @@ func TestADetachedAnswerThatMeetsTheEndOfTheContextIsNotLost(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A caller that is refused counts as one that is in for a moment. An entry whose
-// throttle ends in this moment is parked for that, and nothing but a call can
-// bring it back.
-func TestACallBringsBackAnEntryThatWasParkedForARefusedCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := registryWith(t, func(c *Config) { c.MaxTools = 1 })
-		r.Record("held", Verdict{Outcome: OutcomeThrottled, RetryAfter: 10 * time.Second}, 0)
-		stats := &r.table.Get("held").Value.stats
-		r.AllowRequest("first")
-		time.Sleep(10 * time.Second)
-		stats.admitted.Add(1)
-		r.AllowRequest("second")
-		stats.settled.Add(1)
-		require.Equal(t, []string{"held"}, namesOf(r))
-		assert.True(t, r.AllowRequest("held"))
-		assert.False(t, r.table.Get("held").Value.parked.Load(), "it is in the queue again")
-		r.AllowRequest("third")
-		assert.Equal(t, []string{"third"}, namesOf(r))
-	})
 }
 
 func TestAnOperatorHearsThatAToolHasJustLeft(t *testing.T) {
@@ -256,21 +235,12 @@ func TestAFailureThatMeetsNewConfigsIsNotLost(t *testing.T) {
 	}
 }
 
-// A call that could bring an entry back into the queue waits for the lock; if the
-// tool is registered meanwhile, it has to stay out.
-func TestAnEntryThatIsRegisteredInTheLastMomentStaysPinned(t *testing.T) {
+func TestRegistry_RegisteredEntryIsNeverEvicted(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.MaxTools = 1 })
 	failTimes(r, "a", 1)
-	r.AllowRequest("b") // parks a
-	n := r.table.Get("a")
-	require.True(t, n.Value.parked.Load())
-	r.mu.Lock()
-	var done sync.WaitGroup
-	done.Go(func() { r.RecordSuccess("a", 0) })
-	time.Sleep(5 * time.Millisecond)
-	r.unqueue(n) // as Register does
-	r.mu.Unlock()
-	done.Wait()
+	r.AllowRequest("b") // looks at a, and finds no room
+	require.NoError(t, r.Register("a"))
+	r.RecordSuccess("a", 0)
 	require.Equal(t, 0, healthOf(t, r, "a").ConsecutiveFailures)
 	for _, name := range []string{"b", "c", "d"} {
 		r.AllowRequest(name)

@@ -20,8 +20,9 @@ import (
 // creates one. Names come from a language model, so the number of entries is
 // bounded by Config.MaxTools. At the bound a new name takes the place of an entry
 // that is closed, without a streak, not throttled, without a permit out and not
-// registered, the longest idle one or near it. If there is none, the call is
-// admitted without an entry and counted in Summary.Untracked. What is known
+// registered, the longest idle one or near it. It looks at 64 entries at most; if
+// none of them may go, the call is admitted without an entry and counted in
+// Summary.Untracked. A name that keeps calling soon finds room. What is known
 // against a tool is never evicted. Memory is at most about 400 bytes for each
 // entry and the names themselves: a runtime that passes on names of any length
 // should cut them, or set RegisteredOnly. The empty name is always refused.
@@ -44,12 +45,9 @@ type Registry struct {
 	// code of a user runs under it.
 	mu  sync.Mutex
 	own map[string]*params // by Register with a config; under mu
-	// queue holds the candidates for eviction, the next one first, see makeRoom;
-	// under mu.
+	// queue holds every entry that is not registered, the next candidate for
+	// eviction first; under mu.
 	queue list.List
-	// thaw is when the first parked entry stops being throttled, 0 if none is.
-	// Written under mu, read by calls.
-	thaw atomic.Int64
 }
 
 type node = nametable.Node[entry]
@@ -59,20 +57,17 @@ type node = nametable.Node[entry]
 // cache line that is written.
 type entry struct {
 	guard atomic.Pointer[guardStats] // nil until the first guarded call; set once
-	// parked: taken out of the queue because it could not be evicted. Whoever
-	// makes it evictable again sees the flag and puts it back. Set under
-	// Registry.mu, read by calls.
-	parked atomic.Bool
-	// used: called since it was last looked at for eviction. Set by calls,
-	// cleared under Registry.mu.
+	_     [8]byte                    // so that the counters begin a cache line
+	// used says that the tool was called again since its entry was made, or was
+	// last looked at for eviction. Set by calls, cleared under Registry.mu.
 	used atomic.Bool
 	// refusing: the last answer of the gate was a refusal. It spares admitted
 	// calls a look at the counters of refusals, which lie in another cache line.
 	refusing atomic.Bool
 	machine
 	stats Stats
-	// place is where it waits in Registry.queue to be evicted; nil if it is parked,
-	// or registered. Under Registry.mu.
+	// place is where it waits in Registry.queue to be evicted; nil if it is
+	// registered. Under Registry.mu.
 	place *list.Element
 }
 
@@ -135,6 +130,7 @@ func (r *Registry) AllowRequest(tool string) bool {
 		e := &n.Value
 		s := e.snap.Load()
 		if s.plain() {
+			e.touch()
 			e.letIn()
 			return true
 		}
@@ -159,7 +155,6 @@ func (e *entry) touch() {
 
 // letIn notes that a call was admitted.
 func (e *entry) letIn() {
-	e.touch()
 	if e.refusing.Load() {
 		e.refusing.Store(false)
 		e.stats.endRefusals()
@@ -187,7 +182,7 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 			return nil, answer{reason: reason, wait: r.conf.Load().breaker.hint()}
 		}
 		e := &n.Value
-		if permit { // before the snapshot is looked at: see evictable
+		if permit { // before the snapshot is looked at: see evict
 			e.stats.admitted.Add(1)
 		}
 		a, ok := e.tryAdmit(now, leaseFloor)
@@ -203,7 +198,6 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 		} else {
 			e.letIn()
 		}
-		r.unpark(n)
 		return n, a
 	}
 }
@@ -240,9 +234,9 @@ func (r *Registry) enterHealthy(tool string) (*node, uint64) {
 	s := e.snap.Load()
 	if !s.plain() {
 		e.stats.settled.Add(1)
-		r.unpark(n)
 		return nil, 0
 	}
+	e.touch()
 	e.letIn()
 	return n, s.epoch
 }
@@ -329,7 +323,6 @@ func (r *Registry) record(tool string, v Verdict, took int64) {
 		if n == nil {
 			return
 		}
-		n.Value.touch()
 		n.Value.stats.outcome(&n.Value.stats.nameOK, v, took)
 		if r.settle(n, &event{op: opSettle, byName: true}, v, took, now) {
 			return
@@ -353,7 +346,6 @@ func (r *Registry) apply(n *node, ev *event, now int64) bool {
 			return false
 		}
 	}
-	defer r.unpark(n) // also if a hook ends the goroutine
 	n.Value.deliver(&a, n.Name(), r.base, &r.hooks)
 	return true
 }
@@ -366,10 +358,12 @@ func (r *Registry) left(n *node) bool {
 	return n.Value.snap.Load().gone
 }
 
-// entry returns the node of a tool and creates it if there is none. Without a
-// node the reason says why: StopUnknownTool, or StopNone if the registry is full.
+// entry returns the node of a tool for one call of it, and creates the node if
+// there is none. Without a node the reason says why: StopUnknownTool, or StopNone
+// if the registry is full.
 func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
 	if n := r.table.Get(tool); n != nil && !n.Value.snap.Load().gone {
+		n.Value.touch()
 		return n, StopNone
 	}
 	if !r.known(tool) {
@@ -378,6 +372,7 @@ func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n := r.table.Get(tool); n != nil {
+		n.Value.touch()
 		return n, StopNone
 	}
 	k := r.conf.Load()
@@ -407,11 +402,14 @@ func (r *Registry) paramsOf(tool string, k *compiled) *params {
 	return k.breaker
 }
 
-// Eviction is first in, first out with a second chance: an entry that comes to
-// the front of the queue and was used since it was last there goes to the back;
-// one that must not be evicted is parked, outside the queue, until it may be
-// again. So each step is paid for by an earlier call: there is no scan of the
-// registry for each name, however many entries are open or in use.
+// Eviction is first in, first out with a second chance: an entry that comes to the
+// front of the queue and may not go, or was used since it was last there, moves to
+// the back. A new name costs at most maxLooks looks, however many entries are open
+// or in use; if none of them may go the call is admitted untracked, and the next
+// one looks further.
+
+// maxLooks is how many entries are looked at for one that may be evicted.
+const maxLooks = 64
 
 // makeRoom evicts until there are fewer than bound entries, and reports whether
 // that worked. The caller holds mu.
@@ -428,73 +426,27 @@ func (r *Registry) makeRoom(bound int, now int64) bool {
 }
 
 // victim finds an entry that may be evicted, marks its snapshot as gone and
-// returns it; nil if there is none. The caller holds mu.
+// returns it; nil if there is none among the first. The caller holds mu.
 func (r *Registry) victim(now int64) *node {
-	r.unparkThrottled(now)
-	for {
+	for range maxLooks {
 		front := r.queue.Front()
 		if front == nil {
 			return nil
 		}
 		n := front.Value.(*node)
-		e := &n.Value
-		switch {
-		case e.used.Load():
+		if e := &n.Value; e.used.Load() {
 			e.used.Store(false)
-			r.queue.MoveToBack(front)
-		case e.evict(now):
+		} else if e.evict(now) {
 			return n
-		default:
-			r.park(n, now)
 		}
+		r.queue.MoveToBack(front)
 	}
+	return nil
 }
 
-// park takes n out of the queue until it may be evicted. The caller holds mu.
-func (r *Registry) park(n *node, now int64) {
-	e := &n.Value
-	r.unqueue(n)
-	e.parked.Store(true)
-	// Whoever made it evictable in this moment may have looked for the flag just
-	// before it was set.
-	if e.evictable(now) {
-		r.enqueue(n)
-	} else if until, first := r.thawsFirst(e, now); first {
-		r.thaw.Store(until)
-	}
-}
-
-// thawsFirst reports whether e is throttled and the first to stop being so: time
-// will end it, no call has to.
-func (r *Registry) thawsFirst(e *entry, now int64) (until int64, first bool) {
-	s, thaw := e.snap.Load(), r.thaw.Load()
-	return s.until, s.state == StateClosed && s.until > now && (thaw == 0 || s.until < thaw)
-}
-
-// unparkThrottled puts back what was parked for a throttle that is over. It looks
-// at every entry, once for each throttle that ends while the registry is full.
-// The caller holds mu.
-func (r *Registry) unparkThrottled(now int64) {
-	if thaw := r.thaw.Load(); thaw == 0 || now < thaw {
-		return
-	}
-	r.thaw.Store(0)
-	for n := range r.table.All() {
-		if n.Value.parked.Load() {
-			r.park(n, now)
-		}
-	}
-}
-
-// evictable reports whether nothing would be missed.
-func (e *entry) evictable(now int64) bool {
-	s := e.snap.Load()
-	return s.clean(now) && !s.gone && !e.stats.inUse() && !e.telling()
-}
-
-// evict marks the entry as gone if it is evictable. A permit is counted before
-// the snapshot is looked at (admit), and here it is the other way round: either
-// the permit is seen here, or the caller sees that the entry has gone.
+// evict marks the entry as gone if nothing would be missed. A permit is counted
+// before the snapshot is looked at (admit), and here it is the other way round:
+// either the permit is seen here, or the caller sees that the entry has gone.
 func (e *entry) evict(now int64) bool {
 	s := e.snap.Load()
 	return s.clean(now) && !e.stats.inUse() && !e.telling() && e.snap.CompareAndSwap(s, goneUnder(s.cfg)) && e.confirm(s)
@@ -506,39 +458,15 @@ func (e *entry) confirm(before *snapshot) bool {
 	if !e.stats.inUse() {
 		return true
 	}
-	e.snap.Store(before) // nobody changes a snapshot that has gone
+	e.snap.Store(before) // no other writer changes a snapshot that has gone
 	return false
 }
 
 // goneUnder returns the last snapshot of an entry.
 func goneUnder(p *params) *snapshot { return &snapshot{cfg: p, gone: true} }
 
-// unpark puts an entry that may be evicted again back into the queue. One that
-// was parked for something else and is now throttled will come back in time.
-func (r *Registry) unpark(n *node) {
-	if n.Value.parked.Load() {
-		r.tryUnpark(n)
-	}
-}
-
-func (r *Registry) tryUnpark(n *node) {
-	e := &n.Value
-	now := r.now()
-	if _, first := r.thawsFirst(e, now); !first && !e.evictable(now) {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e.parked.Load() {
-		r.park(n, now)
-	}
-}
-
-// enqueue makes n the last candidate. The caller holds mu.
-func (r *Registry) enqueue(n *node) {
-	n.Value.parked.Store(false)
-	n.Value.place = r.queue.PushBack(n)
-}
+// enqueue makes n the last candidate for eviction. The caller holds mu.
+func (r *Registry) enqueue(n *node) { n.Value.place = r.queue.PushBack(n) }
 
 // unqueue makes n no candidate. The caller holds mu.
 func (r *Registry) unqueue(n *node) {
@@ -546,7 +474,6 @@ func (r *Registry) unqueue(n *node) {
 		r.queue.Remove(n.Value.place)
 		n.Value.place = nil
 	}
-	n.Value.parked.Store(false)
 }
 
 // drop takes a node whose snapshot has gone out of the registry. The caller
@@ -703,7 +630,7 @@ func (r *Registry) SetConfig(c Config) error {
 		}
 	}
 	r.mu.Unlock()
-	r.tellOfClosed(closed)
+	r.notifyClosed(closed)
 	return nil
 }
 
@@ -713,20 +640,18 @@ type closing struct {
 	a answer
 }
 
-// tellOfClosed delivers what has closed, all of it, also if a hook ends the
+// notifyClosed delivers what has closed, all of it, also if a hook ends the
 // goroutine: later events of a tool wait for the earlier ones.
-func (r *Registry) tellOfClosed(closed []closing) {
-	i := 0
+func (r *Registry) notifyClosed(closed []closing) {
 	defer func() {
-		if i < len(closed) {
-			r.unpark(closed[i].n)
-			r.tellOfClosed(closed[i+1:])
+		if len(closed) > 0 {
+			r.notifyClosed(closed)
 		}
 	}()
-	for ; i < len(closed); i++ {
-		c := &closed[i]
+	for len(closed) > 0 {
+		c := &closed[0]
+		closed = closed[1:]
 		c.n.Value.deliver(&c.a, c.n.Name(), r.base, &r.hooks)
-		r.unpark(c.n)
 	}
 }
 
@@ -784,7 +709,6 @@ func (a *admission) succeed(r *Registry, now int64) {
 	if s := e.snap.Load(); !s.plain() || s.streak != 0 || a.probe || took > s.cfg.slow {
 		r.settle(a.node, a.settlement(), Verdict{}, took, now)
 	}
-	r.unpark(a.node)
 }
 
 // report reports any outcome.
@@ -795,19 +719,13 @@ func (a *admission) report(r *Registry, v Verdict, now int64) {
 	}
 	e, took := &a.node.Value, max(now-a.start, 0)
 	e.stats.outcome(&e.stats.permitOK, v, took)
-	defer a.settled(r) // also if a hook ends the goroutine
+	defer e.stats.settled.Add(1) // also if a hook ends the goroutine
 	r.settle(a.node, a.settlement(), v, took, now)
-}
-
-// settled counts the permit as no longer out.
-func (a *admission) settled(r *Registry) {
-	a.node.Value.stats.settled.Add(1)
-	r.unpark(a.node)
 }
 
 // release gives the admission back unused: nothing is counted.
 func (a *admission) release(r *Registry) {
-	defer a.settled(r)
+	defer a.node.Value.stats.settled.Add(1)
 	if a.probe {
 		r.settle(a.node, a.settlement(), Verdict{Outcome: OutcomeNeutral}, 0, r.now())
 	}

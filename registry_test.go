@@ -178,7 +178,7 @@ func TestEveryUseGivesASecondChance(t *testing.T) {
 	for _, tool := range []string{"a", "b", "c", "b", "d"} {
 		r.AllowRequest(tool)
 	}
-	assert.Equal(t, []string{"c", "d"}, namesOf(r), "the call that created it counts as a use")
+	assert.Equal(t, []string{"b", "d"}, namesOf(r), "the call that created an entry is not a second use")
 }
 
 func TestWhatIsKnownAgainstAToolIsNeverEvicted(t *testing.T) {
@@ -453,11 +453,14 @@ func TestAMillionMadeUpNamesStayWithinTheBound(t *testing.T) {
 			s := r.HealthSummary()
 			assert.Equal(t, open, s.Unavailable)
 			assert.Len(t, s.Tools, 10_000)
-			if open == 10_000 {
-				assert.Equal(t, uint64(names), s.Untracked)
-			} else {
-				assert.Equal(t, uint64(names-(10_000-open)), s.Evicted)
-				assert.Equal(t, uint64(0), s.Untracked)
+			assert.Equal(t, uint64(names-(10_000-open)), s.Evicted+s.Untracked)
+			switch open {
+			case 0:
+				assert.Zero(t, s.Untracked)
+			case 10_000:
+				assert.Zero(t, s.Evicted)
+			default: // the one entry that may go comes up every 10,000/64 names
+				assert.InDelta(t, names/(10_000/64), s.Evicted, float64(names)/1000)
 			}
 		}
 	})

@@ -9,10 +9,10 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/toolhealth/toolhealth/internal/nametable"
+	"github.com/toolhealth/toolhealth/internal/stamp"
 )
 
 // HealthRouter knows which tools can stand in for which. Lists are one hop: the
@@ -251,7 +251,7 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 		return untracked(tool), nil
 	}
 	if n, epoch := r.enterHealthy(tool); n != nil {
-		return Permit{node: n, gate: g, start: r.now(), stamp: newStamp(epoch, false)}, nil
+		return Permit{node: n, gate: g, start: r.now(), stamp: stamp.New(epoch, false)}, nil
 	}
 	now := r.now()
 	n, a := r.admit(tool, now, 0, true)
@@ -283,7 +283,7 @@ func newPermit(g *Gate, tool string, n *node, a answer, now int64) Permit {
 	if n == nil {
 		return untracked(tool)
 	}
-	return Permit{node: n, gate: g, start: now, stamp: newStamp(a.epoch, a.probe)}
+	return Permit{node: n, gate: g, start: now, stamp: stamp.New(a.epoch, a.probe)}
 }
 
 func untracked(tool string) Permit { return Permit{node: nametable.Loose[entry](tool)} }
@@ -341,50 +341,11 @@ type Permit struct {
 	// gate is nil if there is nobody to report to: then all methods do nothing.
 	gate  *Gate
 	start int64 // time of admission
-	stamp stamp
-}
-
-// stamp is the epoch of an admission, and whether it is the probe's and settled
-// already, in one word.
-type stamp struct {
-	_   [0]atomic.Bool // go vet: not to be copied
-	low uint32         // of the epoch
-	// high has the flags, and below them the rest of the epoch. Whoever settles
-	// swaps stampSpent in, the winner reports; nothing else ever changes. It is no
-	// atomic.Uint32, because those cannot be made with a value at no cost.
-	high uint32
-}
-
-const (
-	stampSpent uint32 = 1 << 31
-	stampProbe uint32 = 1 << 30
-)
-
-func newStamp(epoch uint64, probe bool) stamp {
-	high := uint32(epoch >> 32)
-	if probe {
-		high |= stampProbe
-	}
-	return stamp{low: uint32(epoch), high: high}
-}
-
-// settle reports whether the caller is the one to settle.
-func (s *stamp) settle() bool {
-	high := atomic.LoadUint32(&s.high)
-	return atomic.SwapUint32(&s.high, high|stampSpent)&stampSpent == 0
-}
-
-func (s *stamp) spent() bool { return atomic.LoadUint32(&s.high)&stampSpent != 0 }
-
-func (s *stamp) probe() bool { return atomic.LoadUint32(&s.high)&stampProbe != 0 }
-
-func (s *stamp) epoch() uint64 {
-	high := atomic.LoadUint32(&s.high) &^ (stampSpent | stampProbe)
-	return uint64(high)<<32 | uint64(s.low)
+	stamp stamp.Stamp
 }
 
 func (p *Permit) admission() admission {
-	return admission{node: p.node, epoch: p.stamp.epoch(), start: p.start, probe: p.stamp.probe()}
+	return admission{node: p.node, epoch: p.stamp.Epoch(), start: p.start, probe: p.stamp.Probe()}
 }
 
 // Tool returns the name of the tool to call: a substitute's if the call was
@@ -398,7 +359,7 @@ func (p *Permit) Tool() string {
 
 // Probe reports whether this call is the one that decides if its tool is well
 // again.
-func (p *Permit) Probe() bool { return p.stamp.probe() }
+func (p *Permit) Probe() bool { return p.stamp.Probe() }
 
 // Tracked reports whether the outcome will be kept: not if the registry is full
 // or nil.
@@ -408,7 +369,7 @@ func (p *Permit) Tracked() bool { return p.gate != nil }
 // the Gate, and the time since Allow. ctx is the caller's, as it was given to
 // Allow. It allocates only if the breaker changes.
 func (p *Permit) Done(ctx context.Context, err error) {
-	if p.gate == nil || !p.stamp.settle() {
+	if p.gate == nil || !p.stamp.Settle() {
 		return
 	}
 	r := p.gate.Registry
@@ -422,7 +383,7 @@ func (p *Permit) Done(ctx context.Context, err error) {
 
 // Settle settles the permit with a verdict. See Done.
 func (p *Permit) Settle(v Verdict) {
-	if p.gate == nil || !p.stamp.settle() {
+	if p.gate == nil || !p.stamp.Settle() {
 		return
 	}
 	a := p.admission()
@@ -433,7 +394,7 @@ func (p *Permit) Settle(v Verdict) {
 // is free again at once. Deferred right after Allow it catches every early
 // return; after Done or Settle it does nothing.
 func (p *Permit) Release() {
-	if p.gate == nil || p.stamp.spent() || !p.stamp.settle() {
+	if p.gate == nil || p.stamp.Settled() || !p.stamp.Settle() {
 		return
 	}
 	a := p.admission()
@@ -444,9 +405,9 @@ func (p *Permit) Release() {
 // reports progress. For any other permit, and when the lease has run out, it does
 // nothing.
 func (p *Permit) KeepAlive() {
-	if !p.stamp.probe() || p.stamp.spent() {
+	if !p.stamp.Probe() || p.stamp.Settled() {
 		return
 	}
 	r := p.gate.Registry
-	r.apply(p.node, &event{op: opKeepAlive, epoch: p.stamp.epoch(), probe: true}, r.now())
+	r.apply(p.node, &event{op: opKeepAlive, epoch: p.stamp.Epoch(), probe: true}, r.now())
 }

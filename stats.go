@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/toolhealth/toolhealth/internal/flight"
+	"github.com/toolhealth/toolhealth/internal/retry"
 )
 
 // ewmaOne is an EWMA of 1.0: averages are integers scaled by this.
@@ -304,19 +305,19 @@ type guardStats struct {
 	// Each is written by the call it counts. Attempts are not: they are those
 	// calls that were let in, the retries, and the runs for other tools. What
 	// every call touches comes first and fills one cache line.
-	running   flight.Table
-	calls     atomic.Uint64
-	spent     atomic.Int64  // tenths of a token that are missing from the bucket
-	turned    atomic.Uint64 // calls whose tool never ran
-	asked     atomic.Uint64 // runs as a substitute
-	retries   atomic.Uint64
-	failed    atomic.Uint64
-	rejected  atomic.Uint64
-	canceled  atomic.Uint64
-	refusals  atomic.Uint64
-	fallbacks atomic.Uint64
-	exhausted atomic.Uint64
-	abandoned atomic.Int64
+	running      flight.Table
+	calls        atomic.Uint64
+	tokens       retry.Bucket  // retries that are left
+	neverRan     atomic.Uint64 // calls whose tool never ran
+	asSubstitute atomic.Uint64 // runs as a substitute
+	retries      atomic.Uint64
+	failed       atomic.Uint64
+	rejected     atomic.Uint64
+	canceled     atomic.Uint64
+	refusals     atomic.Uint64
+	fallbacks    atomic.Uint64
+	exhausted    atomic.Uint64
+	abandoned    atomic.Int64
 }
 
 // begin counts a call and returns its place among the running ones.
@@ -326,14 +327,14 @@ func (g *guardStats) begin(now int64) *flight.Slot {
 }
 
 func (g *guardStats) read(now int64) GuardCounts {
-	turned := g.turned.Load()
+	neverRan := g.neverRan.Load()
 	c := GuardCounts{
 		Calls: g.calls.Load(), Failed: g.failed.Load(),
 		Rejected: g.rejected.Load(), Canceled: g.canceled.Load(), Retries: g.retries.Load(),
 		Refusals: g.refusals.Load(), Fallbacks: g.fallbacks.Load(),
 		BudgetExhausted: g.exhausted.Load(), Abandoned: g.abandoned.Load(),
 	}
-	c.Attempts = c.Calls - min(turned, c.Calls) + c.Retries + g.asked.Load()
+	c.Attempts = c.Calls - min(neverRan, c.Calls) + c.Retries + g.asSubstitute.Load()
 	n, oldest := g.running.Read()
 	c.InFlight = n
 	if n > 0 {
@@ -342,25 +343,11 @@ func (g *guardStats) read(now int64) GuardCounts {
 	return c
 }
 
-// takeToken takes a token out of a bucket of this size.
+// takeToken takes a token out of the tool's bucket, or counts that there is none.
 func (g *guardStats) takeToken(size int) bool {
-	for {
-		spent := g.spent.Load()
-		if (spent+19)/10 > int64(size) { // not spent+10 > 10*size: that overflows
-			g.exhausted.Add(1)
-			return false
-		}
-		if g.spent.CompareAndSwap(spent, spent+10) {
-			return true
-		}
+	if g.tokens.Take(size) {
+		return true
 	}
-}
-
-// refund gives tenths of a token back.
-func (g *guardStats) refund(tenths int64) {
-	for spent := g.spent.Load(); spent > 0; spent = g.spent.Load() {
-		if g.spent.CompareAndSwap(spent, max(spent-tenths, 0)) {
-			return
-		}
-	}
+	g.exhausted.Add(1)
+	return false
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhealth/toolhealth"
-	"github.com/toolhealth/toolhealth/internal/backoff"
 	"github.com/toolhealth/toolhealth/internal/proof/scenario"
+	"github.com/toolhealth/toolhealth/internal/retry"
 )
 
 // caseGuard returns a guard whose back-off has no jitter.
@@ -217,7 +217,7 @@ func TestC70_NoBackOffOverflows(t *testing.T) {
 			for _, limit := range []time.Duration{0, time.Second, time.Hour} {
 				last := time.Duration(0)
 				for attempt := range 10_001 {
-					d := backoff.Delay(base, limit, factor, attempt)
+					d := retry.Delay(base, limit, factor, attempt)
 					if d < last || d <= 0 || (limit > 0 && d > limit) {
 						t.Fatalf("Delay(%v, %v, %v, %d) is %v after %v", base, limit, factor, attempt, d, last)
 					}
@@ -233,7 +233,7 @@ func TestC73_JitterStaysInRange(t *testing.T) {
 		for _, jitter := range []float64{math.NaN(), -1, 0, 0.1, 1, 2} {
 			for i := range 1000 {
 				draw := float64(i) / 1000
-				got := backoff.Jitter(d, jitter, draw)
+				got := retry.Jitter(d, jitter, draw)
 				if got < 0 || got > max(d, 0) {
 					t.Fatalf("Jitter(%d, %v, %v) is %d", d, jitter, draw, got)
 				}
@@ -243,7 +243,7 @@ func TestC73_JitterStaysInRange(t *testing.T) {
 			}
 		}
 	}
-	lowest := backoff.Jitter(time.Second, 0.25, math.Nextafter(1, 0))
+	lowest := retry.Jitter(time.Second, 0.25, math.Nextafter(1, 0))
 	assert.InDelta(t, 750*time.Millisecond, lowest, float64(time.Microsecond))
 }
 

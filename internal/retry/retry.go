@@ -1,5 +1,6 @@
-// Package backoff computes waits that cannot overflow.
-package backoff
+// Package retry computes how long to wait before a retry, and keeps a budget of
+// retries. Waits cannot overflow.
+package retry
 
 import (
 	"math"
@@ -7,9 +8,9 @@ import (
 )
 
 // Delay returns the wait before attempt+1, attempt counting from 1: base times
-// factor for each attempt after the first, never below 0, never above limit
-// (0: no limit), never decreasing with attempt. A factor below 1, NaN included,
-// counts as 1.
+// factor for each attempt after the first, never below 0, never above limit, never
+// decreasing with attempt. A limit of zero means none. A factor below 1, NaN
+// included, counts as 1.
 func Delay(base, limit time.Duration, factor float64, attempt int) time.Duration {
 	if base <= 0 {
 		return 0

@@ -1,4 +1,4 @@
-package backoff
+package retry
 
 import (
 	"math"
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestDelayGrowsFromBaseToLimit(t *testing.T) {
+func TestDelay_GrowsFromBaseToLimit(t *testing.T) {
 	for _, c := range []struct {
 		base, limit time.Duration
 		factor      float64
@@ -44,7 +44,7 @@ func TestDelayGrowsFromBaseToLimit(t *testing.T) {
 }
 
 // A policy never waits less after more attempts, whatever it says.
-func TestDelayHoldsItsBoundsForTenThousandAttempts(t *testing.T) {
+func TestDelay_HoldsBoundsForTenThousandAttempts(t *testing.T) {
 	for _, base := range []time.Duration{1, 100 * time.Millisecond, time.Second, time.Hour} {
 		for _, factor := range []float64{1, 2, 10} {
 			for _, limit := range []time.Duration{time.Second, time.Hour, 0} {
@@ -89,7 +89,7 @@ func anyFloat(rng *rand.Rand) float64 {
 	}
 }
 
-func TestNoPolicyWhateverMakesAWaitOutOfBounds(t *testing.T) {
+func TestJitter_HoldsBoundsForEveryPolicy(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 5))
 	for range 200_000 {
 		base, limit, factor, jitter := anyDuration(rng), anyDuration(rng), anyFloat(rng), anyFloat(rng)
@@ -124,7 +124,7 @@ func TestNoPolicyWhateverMakesAWaitOutOfBounds(t *testing.T) {
 	}
 }
 
-func TestJitterOfSmallAndNegativeWaits(t *testing.T) {
+func TestJitter_SmallAndNegativeWaits(t *testing.T) {
 	for _, d := range []time.Duration{math.MinInt64, -1, 0, 1, 2, 9, time.Second, math.MaxInt64} {
 		for _, jitter := range []float64{0, 0.1, 1} {
 			for range 1000 {
@@ -137,7 +137,7 @@ func TestJitterOfSmallAndNegativeWaits(t *testing.T) {
 	}
 }
 
-func TestFullJitterIsUniform(t *testing.T) {
+func TestJitter_FullIsUniform(t *testing.T) {
 	var tenths [10]int
 	const draws = 100_000
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -3,12 +3,14 @@ package bench
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/failsafe-go/failsafe-go"
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
+	"github.com/failsafe-go/failsafe-go/failsafehttp"
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/toolhealth/toolhealth"
@@ -171,13 +173,22 @@ func claimLateSuccess(t *testing.T) {
 }
 
 func claimStatedWait(t *testing.T) {
-	registry := toolhealth.NewRegistry()
-	registry.Record("search", toolhealth.ClassifyHTTPStatus(429, "60"), time.Second)
-	if registry.Available("search") {
-		t.Error("toolhealth admits before the stated wait is over")
-	}
-	time.Sleep(time.Minute)
-	if !registry.Available("search") {
-		t.Error("toolhealth refuses after the stated wait")
+	date := time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)
+	for header, peerWaits := range map[string]time.Duration{"60": time.Minute, date: peerCooldown} {
+		f := circuitbreaker.NewBuilder[*http.Response]().
+			HandleIf(func(r *http.Response, _ error) bool { return r.StatusCode == 429 }).
+			WithDelay(peerCooldown).WithDelayFunc(failsafehttp.DelayFunc).Build()
+		_, _ = failsafe.With[*http.Response](f).Get(func() (*http.Response, error) {
+			return &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {header}}}, nil
+		})
+		if got := f.RemainingDelay(); got != peerWaits {
+			t.Errorf("failsafe-go waits %v after %q, want %v", got, header, peerWaits)
+		}
+
+		registry := toolhealth.NewRegistry()
+		registry.Record("search", toolhealth.ClassifyHTTPStatus(429, header), time.Second)
+		if h, _ := registry.Health("search"); h.Available || h.RetryAfter != time.Minute {
+			t.Errorf("toolhealth waits %v after %q", h.RetryAfter, header)
+		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-func TestTheGatewayTellsItsStoryAndExitsWithZero(t *testing.T) {
+func TestGateway_TellsStoryAndExitsWithZero(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if code := run([]string{"-log"}, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d\n%s\n%s", code, &stdout, &stderr)
@@ -33,7 +33,7 @@ func TestTheGatewayTellsItsStoryAndExitsWithZero(t *testing.T) {
 	}
 }
 
-func TestTheGatewayExplainsItsFlags(t *testing.T) {
+func TestGateway_ExplainsFlags(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		code int
@@ -52,7 +52,7 @@ func TestTheGatewayExplainsItsFlags(t *testing.T) {
 	}
 }
 
-func TestTheDifferenceInAnswersIsExplained(t *testing.T) {
+func TestGateway_ExplainsDifference(t *testing.T) {
 	var out bytes.Buffer
 	explain(&out, 3, tally{rescued: 22, reasons: map[string]int{"tool_unavailable:unknown_tool": 4}})
 	for _, want := range []string{"search_backup answered 22 calls", "    4  tool_unavailable:unknown_tool", "it went out 3 times"} {
@@ -62,7 +62,7 @@ func TestTheDifferenceInAnswersIsExplained(t *testing.T) {
 	}
 }
 
-func TestTheGatewayJudgesEveryPartOfTheStory(t *testing.T) {
+func TestGateway_JudgesEveryPartOfStory(t *testing.T) {
 	good := func() (without, with tally) {
 		without = tally{calls: 50, answered: 28, wasted: 60, mails: 3, waited: 2 * time.Second}
 		with = tally{calls: 50, answered: 47, rescued: 22, wasted: 8, mails: 1, waited: time.Second, lastServed: "search", reasons: map[string]int{
@@ -114,7 +114,7 @@ func ask(t *testing.T, h http.Handler, method, path, body string) *httptest.Resp
 	return w
 }
 
-func TestAStopReasonBecomesAStatusAndABodyForTheModel(t *testing.T) {
+func TestGateway_StopReasonBecomesStatusAndBody(t *testing.T) {
 	answer := func(w http.ResponseWriter, _ *http.Request) {}
 	g := newTestGateway(t, func(w http.ResponseWriter, r *http.Request) { answer(w, r) })
 	for _, c := range []struct {
@@ -151,7 +151,7 @@ func TestAStopReasonBecomesAStatusAndABodyForTheModel(t *testing.T) {
 	}
 }
 
-func TestWrongOrdersOfAnOperatorChangeNothing(t *testing.T) {
+func TestGateway_WrongOrdersChangeNothing(t *testing.T) {
 	g := newTestGateway(t, func(http.ResponseWriter, *http.Request) {})
 	guard, config := g.guard.Load(), g.registry.Config()
 	for _, c := range []struct {
@@ -181,7 +181,7 @@ func TestWrongOrdersOfAnOperatorChangeNothing(t *testing.T) {
 	}
 }
 
-func TestAGatewayWithAWrongConfigurationIsNotMade(t *testing.T) {
+func TestGateway_WrongConfigurationIsRefused(t *testing.T) {
 	health := toolhealth.DefaultConfig()
 	health.Breaker.FailureThreshold = -1
 	if _, err := newGateway(nil, nil, health, policies(time.Second), nil); err == nil {

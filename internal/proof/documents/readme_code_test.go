@@ -3,6 +3,7 @@ package documents_test
 import (
 	"bytes"
 	"encoding/json"
+	"go/format"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,6 +84,9 @@ func TestDocuments_CodeIsCompiledAndRun(t *testing.T) {
 		for _, block := range blocks(t, c.document, "go") {
 			if isProgram(block) {
 				programs++
+				formatted, err := format.Source([]byte(block))
+				require.NoError(t, err)
+				assert.Equal(t, string(formatted), block, c.document)
 				assert.Equal(t, wantOutput(t, block), runProgram(t, block), c.document)
 				continue
 			}

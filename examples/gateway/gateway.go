@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/url"
@@ -16,7 +17,7 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// maxBody bounds what is read from anybody.
+// maxBody bounds what is read of a request and of an answer.
 const maxBody = 1 << 20
 
 // gateway serves HTTP tools under POST /tools/{name}, through a guard.
@@ -30,7 +31,7 @@ type gateway struct {
 	guard atomic.Pointer[toolhealth.Guard]
 }
 
-func newGateway(client *http.Client, tools map[string]string, health toolhealth.Config, policies toolhealth.GuardConfig) (*gateway, error) {
+func newGateway(client *http.Client, tools map[string]string, health toolhealth.Config, policies toolhealth.GuardConfig, log *slog.Logger) (*gateway, error) {
 	health.RegisteredOnly = true // a name that the model made up is refused and leaves no trace
 	registry, err := toolhealth.NewRegistryWithConfig(health)
 	if err != nil {
@@ -41,11 +42,14 @@ func newGateway(client *http.Client, tools map[string]string, health toolhealth.
 			return nil, err
 		}
 	}
+	logBreakers(registry, log)
+	logCalls(&policies, log)
 	g := &gateway{client: client, tools: tools, registry: registry, policies: policies}
 	return g, g.reroute(nil)
 }
 
-// reroute says which tools stand in for which from the next call on.
+// reroute says which tools stand in for which from the next call on. A guard never
+// changes, so this makes another one on the same registry.
 func (g *gateway) reroute(substitutes map[string][]string) error {
 	router, err := toolhealth.NewHealthRouter(substitutes)
 	if err != nil {

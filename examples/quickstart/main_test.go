@@ -13,7 +13,7 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-func TestTheQuickstartTellsItsStoryAndExitsWithZero(t *testing.T) {
+func TestQuickstart_TellsStoryAndExitsWithZero(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if code := run(nil, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d\n%s\n%s", code, &stdout, &stderr)
@@ -46,7 +46,7 @@ func TestTheQuickstartTellsItsStoryAndExitsWithZero(t *testing.T) {
 	}
 }
 
-func TestTheQuickstartExitsWithOneIfTheStoryDoesNotHappen(t *testing.T) {
+func TestQuickstart_ExitsWithOneIfStoryDoesNotHappen(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "calls.txt")
 	if err := os.WriteFile(list, []byte("weather Lisbon\nsearch x # the only one\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestTheQuickstartExitsWithOneIfTheStoryDoesNotHappen(t *testing.T) {
 	}
 }
 
-func TestTheQuickstartExplainsItsFlags(t *testing.T) {
+func TestQuickstart_ExplainsFlags(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		code int
@@ -109,7 +109,7 @@ func goodHistory() (*history, toolhealth.Summary) {
 	}, toolhealth.Summary{Tools: make([]toolhealth.ToolHealth, 3)}
 }
 
-func TestTheQuickstartVerifiesEveryPartOfTheStory(t *testing.T) {
+func TestQuickstart_VerifiesEveryPartOfStory(t *testing.T) {
 	if h, s := goodHistory(); h.verify(time.Second, s) != nil {
 		t.Fatalf("the good story is not accepted: %v", h.verify(time.Second, s))
 	}

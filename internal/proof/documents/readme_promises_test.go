@@ -1,4 +1,4 @@
-package toolhealth_test
+package documents_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 // Promises of the README that no other test is about.
 
-func TestATextOfAnErrorGoesNowhere(t *testing.T) {
+func TestREADME_NoErrorTextGetsOut(t *testing.T) {
 	const secret = "sk-12345 at db.internal"
 	ctx := context.Background()
 	r := toolhealth.NewRegistry()
@@ -48,7 +48,7 @@ func TestATextOfAnErrorGoesNowhere(t *testing.T) {
 }
 
 // N replicas: N times the threshold in failures, and up to N probes a cooldown.
-func TestReplicasKnowNothingOfEachOther(t *testing.T) {
+func TestREADME_ReplicasKnowNothingOfEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replicas := []*toolhealth.Registry{toolhealth.NewRegistry(), toolhealth.NewRegistry(), toolhealth.NewRegistry()}
 		failures, probes := 0, 0

@@ -20,7 +20,7 @@ const timeLimit = time.Minute
 
 const keepsGuard = keepsPermit + ", attempts, retry budget"
 
-// What is guarded, in the shape that Call takes.
+// okTool and failTool are the tools that the cases call.
 func okTool(context.Context, string) (int, error)   { return 1, nil }
 func failTool(context.Context, string) (int, error) { return 0, errBoom }
 

@@ -30,8 +30,8 @@ const (
 	PeerFailsafePolicies = "peer/failsafe-go/executor/breaker+retry+timeout"
 )
 
-// What the peers protect: functions that capture nothing, so that what is
-// allocated is the peer's own.
+// The functions that the peers protect capture nothing, so that every allocation is
+// the peer's.
 func ok() error                               { return nil }
 func fail() error                             { return errBoom }
 func okInt() (int, error)                     { return 1, nil }

@@ -408,8 +408,8 @@ func pause() chart {
 				}
 			})
 		}
-		// Calls come in batches; one during which the kernel gave the processor to
-		// somebody else is left out, one that waited of its own accord is not.
+		// Calls come in batches. A batch is left out if the kernel gave the processor
+		// to another program meanwhile, but not if it waited of its own accord.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		const batch = 100

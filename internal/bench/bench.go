@@ -20,13 +20,13 @@ import (
 // Case is one thing to measure.
 type Case struct {
 	Name  string // as in the output of go test -bench, without spaces
-	Keeps string // of a peer or a level: what is recorded of each call
-	Procs int    // GOMAXPROCS while it runs; 0 leaves it alone
-	// Workers is how many goroutines are busy all the time; 0 means that the loop
+	Keeps string // what a peer or a level of the library records of each call
+	Procs int    // GOMAXPROCS while the case runs; zero means no change
+	// Workers is how many goroutines are busy all the time. Zero means that the loop
 	// and all that it waits for is one thread.
 	Workers int
-	// Last: leaves goroutines or global state behind, which go test -bench, where
-	// all cases share a process, has to run after the others.
+	// Last is true if the case leaves goroutines or global state behind: go test
+	// -bench, where all cases share a process, runs it after the others.
 	Last bool
 	// New makes what is measured and returns the loop of n calls. The loop must
 	// panic if a call does not go the way that the case is named for.
@@ -78,12 +78,12 @@ func (r Result) String() string {
 
 // Measure runs a case for about as long as benchtime, in slices of a tenth of it,
 // after it has run for that long unmeasured: a service has touched its heap before.
-// Slices during which the kernel gave the processor to somebody else are thrown
-// away (they are known by less processor time than time, see cpuTime), and so are
-// those before or after which the yardstick took a tenth longer than it can. What
-// is left is averaged, so that what a case costs the garbage collector is in it. If
-// nothing is left, the quickest slice stands for all. y is what the yardstick has
-// taken in earlier measurements.
+// Slices during which the kernel gave the processor to another program are thrown
+// away (their processor time is less than their time, see cpuTime), and so are
+// slices before or after which the yardstick took a tenth longer than at best. The
+// rest is averaged, so that the share of the garbage collector is in it. If no slice
+// is left, the quickest one stands for all. y is the yardstick of earlier
+// measurements.
 func Measure(c Case, benchtime time.Duration, y Yardstick) Result {
 	if c.Procs > 0 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(c.Procs))
@@ -184,7 +184,7 @@ func CaseNamed(name string) Case {
 // Cases returns every case, the ones that leave something behind last.
 func Cases() []Case {
 	var first, last []Case
-	for _, group := range [][]Case{floors(), parts(), library(), guards(), parallel(), peers()} {
+	for _, group := range [][]Case{floors(), library(), guards(), parallel(), peers()} {
 		for _, c := range group {
 			if c.Last {
 				last = append(last, c)
@@ -205,7 +205,7 @@ var (
 )
 
 // Names are n registered names, and as many to look up with: the same texts,
-// allocated apart, in an order in which no two neighbours follow each other.
+// allocated apart, in an order in which no two neighbors follow each other.
 type Names struct{ Registered, Lookups []string }
 
 // NewNames returns n names of 21 to 23 bytes.

@@ -336,8 +336,8 @@ func parallel() []Case {
 		}}
 	}
 	return []Case{
-		floor(FloorOne, 1, true),
-		floor(FloorSpread2, 2, true),
+		floor("floor/parallel/1-goroutine", 1, true),
+		floor("floor/parallel/2-goroutines-own-words", 2, true),
 		floor("floor/parallel/2-goroutines-1-pair-of-words", 2, false),
 		gate(GateOne, 1, own),
 		gate(GateSpread2, 2, own),

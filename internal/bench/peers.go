@@ -11,6 +11,8 @@ import (
 	eapache "github.com/eapache/go-resiliency/breaker"
 	"github.com/failsafe-go/failsafe-go"
 	failsafebreaker "github.com/failsafe-go/failsafe-go/circuitbreaker"
+	failsaferetry "github.com/failsafe-go/failsafe-go/retrypolicy"
+	failsafetimeout "github.com/failsafe-go/failsafe-go/timeout"
 	fortify "github.com/felixgeelhaar/fortify/circuitbreaker"
 	"github.com/go-kratos/aegis/circuitbreaker/sre"
 	rubyist "github.com/rubyist/circuitbreaker"
@@ -25,10 +27,11 @@ const (
 	PeerGobreaker        = "peer/gobreaker/execute"
 	PeerFailsafePermits  = "peer/failsafe-go/permits"
 	PeerFailsafeExecutor = "peer/failsafe-go/executor"
+	PeerFailsafePolicies = "peer/failsafe-go/executor/breaker+retry+timeout"
 )
 
-// What the peers protect: functions that capture nothing, so that what is
-// allocated is the peer's own.
+// The functions that the peers protect capture nothing, so that every allocation is
+// the peer's.
 func ok() error                               { return nil }
 func fail() error                             { return errBoom }
 func okInt() (int, error)                     { return 1, nil }
@@ -144,6 +147,17 @@ func peers() []Case {
 		}),
 		keyed(PeerFailsafeExecutor, "the last 3 results; no latency, no registry", func(name string) failsafeExecutor {
 			return failsafe.With[int](failsafeWith(3)(name))
+		}, func(e failsafeExecutor) {
+			_, err := e.Get(okInt)
+			must(err == nil)
+		}),
+		// What a Guard with a Timeout does, in the order that its documentation
+		// advises: the retry outside, the timeout of each attempt inside. A caller's
+		// own ctx would cost it a copy of the executor in addition.
+		keyed(PeerFailsafePolicies, "the last 3 results; no latency, no registry", func(name string) failsafeExecutor {
+			retry := failsaferetry.NewBuilder[int]().WithMaxAttempts(2).
+				WithBackoff(100*time.Millisecond, 5*time.Second).WithJitterFactor(1).Build()
+			return failsafe.With[int](retry, failsafeWith(3)(name), failsafetimeout.New[int](timeLimit))
 		}, func(e failsafeExecutor) {
 			_, err := e.Get(okInt)
 			must(err == nil)

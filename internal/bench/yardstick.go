@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// Yardstick tells whether the processors are all there. The kernel knows whom else
-// it runs, but not whom the host of a virtual machine runs on the other half of a
-// core; a fixed piece of work takes a quarter longer then. It holds the least that
-// the work has taken so far, by how many goroutines did it at once. An empty one,
-// not nil, is ready for use, from one goroutine.
+// Yardstick tells whether the processors do nothing else. The kernel knows what else
+// it runs itself, but not what the host of a virtual machine runs on the other half of
+// a core; a fixed piece of work takes a quarter longer then. A Yardstick holds the
+// shortest time that the work has taken so far, by the number of goroutines that did
+// it at once. An empty map is ready for use, a nil map is not; use it from one
+// goroutine.
 type Yardstick map[int]time.Duration
 
 // quiet has as many goroutines as there are workers, but no more than processors,
@@ -39,7 +40,7 @@ func workAtOnce(n int) (shortest, longest time.Duration) {
 	var wg sync.WaitGroup
 	for i := range took {
 		wg.Go(func() {
-			for there.Add(1); int(there.Load()) < n; { // all at once, or it says nothing of the other processors
+			for there.Add(1); int(there.Load()) < n; { // all start at once, so that all processors are measured
 			}
 			took[i] = fixedWork()
 		})

@@ -174,8 +174,7 @@ func TestANestedCallOfAHookKeepsItRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list List[int]
 		var log []string
-		var stop func()
-		stop = list.Add(func(e int) {
+		stop := list.Add(func(e int) {
 			log = append(log, fmt.Sprint("in ", e))
 			if e > 0 {
 				list.Call(e - 1)

@@ -251,7 +251,7 @@ func TestALooseNodeIsInNoTable(t *testing.T) {
 func TestANameRefIsTheNameOfItsNode(t *testing.T) {
 	var table Table[int]
 	n := table.Put("a", func(*int) {})
-	if n.NameRef() != n.NameRef() || *n.NameRef() != "a" {
-		t.Fatalf("%q", *n.NameRef())
-	}
+	ref := n.NameRef()
+	assert.Equal(t, "a", *ref)
+	assert.Same(t, ref, n.NameRef())
 }

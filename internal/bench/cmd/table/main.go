@@ -116,9 +116,9 @@ func runAll(cases []bench.Case) error {
 
 	idle, registered := bench.Footprints() // this process has made nothing so far
 	var bars strings.Builder
-	fmt.Fprintf(&bars, "| bar | limit | measured | | its parts alone |\n|---|---:|---:|---|---:|\n")
+	fmt.Fprintf(&bars, "| bar | limit | measured | |\n|---|---:|---:|---|\n")
 	for _, b := range bench.Bars(medians, idle, registered) {
-		fmt.Fprintf(&bars, "| %s | %s | %.3g%s | %s | %s |\n", b.What, b.Bound(), b.Measured, b.Unit, b.Verdict(), b.Parts())
+		fmt.Fprintf(&bars, "| %s | %s | %.3g%s | %s |\n", b.What, b.Bound(), b.Measured, b.Unit, b.Verdict())
 	}
 	fmt.Print("\n" + bars.String())
 

@@ -1,6 +1,6 @@
 //go:build !race
 
-package toolhealth
+package cost_test
 
 import (
 	"context"
@@ -11,48 +11,52 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/toolhealth/toolhealth"
 )
 
-// What a call costs is guarded as a ratio to what its parts cost at least: a
-// plain map lookup, clock readings, atomic additions, in one loop. Ratios carry
-// over from one machine to the next, nanoseconds do not. internal/bench has the
-// full tables; here is only what must not creep in unnoticed.
+// recordedRatios say what a call costs, as ratios to a floor: one loop that does
+// only what no such call can do without, such as a plain map lookup, clock readings
+// and atomic additions. Ratios carry over from one machine to the next, nanoseconds
+// do not. internal/bench has the full tables and the bars; this test only keeps a
+// call from growing more expensive unnoticed.
 //
-// To record ratios anew: run the test with -v on a quiet machine and write down
-// what it says. Beside each one stand the nanoseconds that it was taken from.
+// To record ratios anew, run the test with -v on a quiet machine and copy its
+// figures. The comments give the nanoseconds that each ratio was taken from.
 var recordedRatios = []struct {
 	what     string
 	level    string // of ratioLevels
 	floor    string // of ratioFloors
 	recorded float64
 }{
-	{"AllowRequest + RecordSuccess", "by name", "lookup+adds", 2.0},             // 36.2 : 17.9
-	{"AllowRequest + RecordFailure", "failure by name", "lookup+adds", 6.9},     // 124 : 18.1
-	{"AllowRequest, refused", "refused", "lookup+clock", 1.2},                   // 60.8 : 49.8
-	{"Gate.Allow + Done", "gate", "lookup+clocks+adds", 1.2},                    // 92.2 : 78.1
-	{"Gate.Allow + Done, failed", "failure by gate", "lookup+clocks+adds", 4.2}, // 324 : 78.2
-	{"Guard, trivial call", "guard", "lookup+clocks+adds", 1.65},                // 129 : 78.1
+	{"AllowRequest + RecordSuccess", "by name", "lookup+adds", 2.0},                   // 36.2 : 17.9
+	{"AllowRequest + RecordFailure", "failure by name", "lookup+adds", 6.9},           // 124 : 18.1
+	{"AllowRequest, refused", "refused", "lookup+clock", 1.2},                         // 60.8 : 49.8
+	{"Gate.Allow + Done", "gate", "lookup+clocks+adds", 1.2},                          // 92.2 : 78.1
+	{"Gate.Allow + Done, failed", "failure by gate", "lookup+clocks+adds", 4.2},       // 324 : 78.2
+	{"Guard, trivial call", "guard", "lookup+clocks+adds", 1.65},                      // 129 : 78.1
+	{"Guard with a Timeout", "guard with timeout", "lookup+clocks+adds+timeout", 1.2}, // 448 : 379
 }
 
-// A ratio may grow by a third before the test fails.
+// ratioSlack is how much a ratio may grow before the test fails: by a third.
 const ratioSlack = 4.0 / 3
 
-// Each round times every loop once, for a tenth of a millisecond or so, so that a
-// busy machine leaves enough of them undisturbed; the quickest of all rounds
-// counts. An attempt has that many rounds, and one attempt within the bounds is
-// enough: noise only ever makes a loop slower.
+// Each round times every loop once. A loop takes about a tenth of a millisecond, so
+// even a busy machine leaves some rounds undisturbed, and the quickest time of all
+// rounds counts. Noise only makes a loop slower, so one attempt within the bounds
+// is enough.
 const (
 	ratioAttempts = 12
 	ratioRounds   = 150
 	ratioCalls    = 1000
 )
 
-func TestACallCostsLittleMoreThanItsParts(t *testing.T) {
+func TestCall_CostsLittleMoreThanItsParts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
 	if testing.CoverMode() != "" {
-		t.Skip("counting statements costs more than they do")
+		t.Skip("counting statements costs more than running them")
 	}
 	loops := ratioFloors()
 	for name, loop := range ratioLevels(t) {
@@ -92,8 +96,8 @@ func timeLoops(loops map[string]func(), best map[string]time.Duration) {
 	}
 }
 
-// ratioNames are 1,000 names and separately allocated copies to look them up
-// with, in an order that visits no neighbours.
+// ratioNames returns 1,000 names, and copies of them for lookups: allocated apart,
+// as the names in decoded requests are, and in an order without neighbors.
 func ratioNames() (names, lookups []string) {
 	const n, stride = 1000, 389
 	names, lookups = make([]string, n), make([]string, n)
@@ -104,6 +108,7 @@ func ratioNames() (names, lookups []string) {
 	return names, lookups
 }
 
+// overRatioNames returns a loop that calls call once for each name.
 func overRatioNames(call func(name string)) func() {
 	_, lookups := ratioNames()
 	return func() {
@@ -113,6 +118,7 @@ func overRatioNames(call func(name string)) func() {
 	}
 }
 
+// ratioFloors returns the loops that the ratios are taken to.
 func ratioFloors() map[string]func() {
 	names, _ := ratioNames()
 	base := time.Now()
@@ -144,23 +150,39 @@ func ratioFloors() map[string]func() {
 			a.Add(1)
 			b.Add(int64(time.Since(base) - start))
 		}),
+		"lookup+clocks+adds+timeout": overRatioNames(func(name string) {
+			lookup(name)
+			start := time.Since(base)
+			a.Add(1)
+			_, cancel := context.WithTimeout(context.Background(), time.Minute)
+			cancel()
+			b.Add(int64(time.Since(base) - start))
+		}),
 	}
 }
 
+// ratioLevels returns the loops of calls at each level of the library.
 func ratioLevels(t *testing.T) map[string]func() {
 	names, _ := ratioNames()
-	closed, open := NewRegistry(), NewRegistry()
+	closed, open := toolhealth.NewRegistry(), toolhealth.NewRegistry()
 	for _, name := range names {
 		closed.RecordSuccess(name, time.Second)
-		failTimes(open, name, DefaultBreakerConfig().FailureThreshold)
+		for open.AllowRequest(name) {
+			open.RecordFailure(name, time.Millisecond)
+		}
 	}
-	gate := &Gate{Registry: closed}
-	failing := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = math.MaxInt32 }) // never opens
-	failingGate, failure := &Gate{Registry: failing}, errors.New("boom")
-	guard, err := NewGuard(gate, DefaultGuardConfig())
+	neverOpens := toolhealth.DefaultConfig()
+	neverOpens.Breaker.FailureThreshold = math.MaxInt32
+	failing, err := toolhealth.NewRegistryWithConfig(neverOpens)
 	if err != nil {
 		t.Fatal(err)
 	}
+	gate, failingGate := &toolhealth.Gate{Registry: closed}, &toolhealth.Gate{Registry: failing}
+	guard := newGuard(t, gate, toolhealth.DefaultGuardConfig())
+	limited := toolhealth.DefaultGuardConfig()
+	limited.Default.Timeout = time.Minute
+	limitedGuard := newGuard(t, gate, limited)
+	failure := errors.New("boom")
 	ctx := context.Background()
 	answer := func(context.Context, string) (int, error) { return 42, nil }
 	return map[string]func(){
@@ -196,9 +218,22 @@ func ratioLevels(t *testing.T) map[string]func() {
 			permit.Done(ctx, nil)
 		}),
 		"guard": overRatioNames(func(name string) {
-			if _, err := Call(ctx, guard, name, answer); err != nil {
+			if _, err := toolhealth.Call(ctx, guard, name, answer); err != nil {
+				panic(err)
+			}
+		}),
+		"guard with timeout": overRatioNames(func(name string) {
+			if _, err := toolhealth.Call(ctx, limitedGuard, name, answer); err != nil {
 				panic(err)
 			}
 		}),
 	}
+}
+
+func newGuard(t *testing.T, gate *toolhealth.Gate, config toolhealth.GuardConfig) *toolhealth.Guard {
+	guard, err := toolhealth.NewGuard(gate, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return guard
 }

@@ -1,4 +1,6 @@
 package toolhealth
 
-// RaceEnabled is raceEnabled for the tests outside the package.
-const RaceEnabled = raceEnabled
+import "github.com/toolhealth/toolhealth/internal/race"
+
+// RaceEnabled is race.Enabled, for the tests outside the package.
+const RaceEnabled = race.Enabled

@@ -1,11 +1,12 @@
 package toolhealth
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,9 +14,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhealth/toolhealth/internal/race"
 )
 
-func TestADeadToolIsRefusedByName(t *testing.T) {
+func TestRegistry_FailingToolIsRefusedByName(t *testing.T) {
 	r := NewRegistry()
 	for range 3 {
 		assert.True(t, r.AllowRequest("search"))
@@ -27,7 +30,7 @@ func TestADeadToolIsRefusedByName(t *testing.T) {
 	assert.Equal(t, Unhealthy, r.HealthStatus("search"))
 }
 
-func TestReadingNeverCreatesAnEntry(t *testing.T) {
+func TestRegistry_ReadingCreatesNoEntry(t *testing.T) {
 	r := NewRegistry()
 	assert.True(t, r.Available("a"))
 	assert.Equal(t, Healthy, r.HealthStatus("a"))
@@ -42,7 +45,7 @@ func TestReadingNeverCreatesAnEntry(t *testing.T) {
 	assert.Empty(t, r.HealthSummary().Tools)
 }
 
-func TestEveryWayOfReportingCreatesAnEntry(t *testing.T) {
+func TestRegistry_EveryReportCreatesEntry(t *testing.T) {
 	r := NewRegistry()
 	g := &Gate{Registry: r}
 	r.AllowRequest("a")
@@ -56,15 +59,7 @@ func TestEveryWayOfReportingCreatesAnEntry(t *testing.T) {
 	assert.Equal(t, []string{"a", "b", "c", "d", "e", "f"}, namesOf(r))
 }
 
-func namesOf(r *Registry) []string {
-	var names []string
-	for name := range r.All() {
-		names = append(names, name)
-	}
-	return names
-}
-
-func TestARegistryThatIsNilOrZeroAdmitsAllAndKeepsNothing(t *testing.T) {
+func TestRegistry_NilAndZeroAdmitAllAndKeepNothing(t *testing.T) {
 	for _, r := range []*Registry{nil, {}} {
 		assert.True(t, r.AllowRequest(""))
 		assert.True(t, r.Available("a"))
@@ -97,7 +92,7 @@ func TestARegistryThatIsNilOrZeroAdmitsAllAndKeepsNothing(t *testing.T) {
 	assert.Error(t, new(Registry).SetConfig(Config{MaxTools: -1}))
 }
 
-func TestTheEmptyNameIsAlwaysRefused(t *testing.T) {
+func TestRegistry_EmptyNameIsRefused(t *testing.T) {
 	r := NewRegistry()
 	assert.False(t, r.AllowRequest(""))
 	assert.False(t, r.Available(""))
@@ -110,7 +105,7 @@ func TestTheEmptyNameIsAlwaysRefused(t *testing.T) {
 	assert.Zero(t, r.HealthSummary().Untracked)
 }
 
-func TestNamesAreComparedByteByByte(t *testing.T) {
+func TestRegistry_NamesAreComparedByteByByte(t *testing.T) {
 	r := NewRegistry()
 	failTimes(r, "Search", 3)
 	for _, other := range []string{"search", "Search ", "Search\x00", "Sea\u0072ch\u200b"} {
@@ -118,7 +113,7 @@ func TestNamesAreComparedByteByByte(t *testing.T) {
 	}
 }
 
-func TestAnEntryDoesNotKeepALargerTextAlive(t *testing.T) {
+func TestRegistry_NameIsCopied(t *testing.T) {
 	r := NewRegistry()
 	text := []byte("search and a very long rest")
 	r.AllowRequest(string(text[:6]))
@@ -128,7 +123,7 @@ func TestAnEntryDoesNotKeepALargerTextAlive(t *testing.T) {
 
 // --- the bound
 
-func TestAtTheBoundTheLongestIdleEntryMakesRoom(t *testing.T) {
+func TestRegistry_LongestIdleEntryMakesRoom(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.MaxTools = 3 })
 	for _, name := range []string{"a", "b", "c"} {
 		r.AllowRequest(name)
@@ -147,20 +142,20 @@ func TestAtTheBoundTheLongestIdleEntryMakesRoom(t *testing.T) {
 	assert.Equal(t, 3, r.Len())
 }
 
-func TestEveryUseGivesASecondChance(t *testing.T) {
+func TestRegistry_EveryUseGivesSecondChance(t *testing.T) {
 	for name, use := range map[string]func(*Registry, *Gate){
 		"AllowRequest":  func(r *Registry, _ *Gate) { r.AllowRequest("a") },
 		"RecordSuccess": func(r *Registry, _ *Gate) { r.RecordSuccess("a", 0) },
 		"Record":        func(r *Registry, _ *Gate) { r.Record("a", Verdict{Outcome: OutcomeNeutral}, 0) },
 		"Allow": func(_ *Registry, g *Gate) {
-			permit, _ := g.Allow(nil, "a") //nolint:staticcheck // nil is allowed
+			permit, _ := g.Allow(noContext, "a")
 			permit.Release()
 		},
 		"Allow after a throttle": func(r *Registry, g *Gate) {
 			r.Record("a", Verdict{Outcome: OutcomeThrottled, RetryAfter: time.Second}, 0)
 			time.Sleep(time.Second)
 			r.table.Get("a").Value.used.Store(false)
-			permit, _ := g.Allow(nil, "a") //nolint:staticcheck
+			permit, _ := g.Allow(noContext, "a")
 			permit.Release()
 		},
 	} {
@@ -181,7 +176,7 @@ func TestEveryUseGivesASecondChance(t *testing.T) {
 	assert.Equal(t, []string{"c", "d"}, namesOf(r), "the call that created it counts as a use")
 }
 
-func TestWhatIsKnownAgainstAToolIsNeverEvicted(t *testing.T) {
+func TestRegistry_ToolInTroubleOrUseIsNotEvicted(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.MaxTools = 5 })
 	g := &Gate{Registry: r}
 	failTimes(r, "open", 3)
@@ -209,7 +204,7 @@ func TestWhatIsKnownAgainstAToolIsNeverEvicted(t *testing.T) {
 	assert.Equal(t, uint64(101), r.HealthSummary().Untracked)
 }
 
-func TestAParkedEntryComesBackWhenNothingHoldsIt(t *testing.T) {
+func TestRegistry_ParkedEntryReturnsWhenNothingHoldsIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		hold    func(*Registry, *Gate) func()
 		wait    time.Duration
@@ -243,20 +238,20 @@ func TestAParkedEntryComesBackWhenNothingHoldsIt(t *testing.T) {
 		"a probe that succeeds": {wait: 30 * time.Second, hold: func(r *Registry, g *Gate) func() {
 			failTimes(r, "held", 3)
 			return func() {
-				permit, _ := g.Allow(nil, "held") //nolint:staticcheck // nil is allowed
-				permit.Done(nil, nil)             //nolint:staticcheck
+				permit, _ := g.Allow(noContext, "held")
+				permit.Done(noContext, nil)
 			}
 		}},
 		"a permit that is done": {hold: func(_ *Registry, g *Gate) func() {
-			permit, _ := g.Allow(nil, "held") //nolint:staticcheck
-			return func() { permit.Done(nil, nil) }
+			permit, _ := g.Allow(noContext, "held")
+			return func() { permit.Done(noContext, nil) }
 		}},
 		"a permit that is settled": {hold: func(_ *Registry, g *Gate) func() {
-			permit, _ := g.Allow(nil, "held") //nolint:staticcheck
+			permit, _ := g.Allow(noContext, "held")
 			return func() { permit.Settle(Verdict{Outcome: OutcomeNeutral}) }
 		}},
 		"a permit that is released": {hold: func(_ *Registry, g *Gate) func() {
-			permit, _ := g.Allow(nil, "held") //nolint:staticcheck
+			permit, _ := g.Allow(noContext, "held")
 			return func() { permit.Release() }
 		}},
 		"a throttle that thaws": {wait: 10 * time.Second, hold: func(r *Registry, _ *Gate) func() {
@@ -276,7 +271,7 @@ func TestAParkedEntryComesBackWhenNothingHoldsIt(t *testing.T) {
 				if c.wait > 0 {
 					time.Sleep(c.wait - 1)
 					r.AllowRequest("first")
-					time.Sleep(1)
+					time.Sleep(time.Nanosecond)
 				}
 				require.Equal(t, []string{"held"}, namesOf(r))
 				letGo()
@@ -287,7 +282,7 @@ func TestAParkedEntryComesBackWhenNothingHoldsIt(t *testing.T) {
 	}
 }
 
-func TestThrottlesThawOneAfterTheOther(t *testing.T) {
+func TestRegistry_ThrottledEntriesReturnOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := registryWith(t, func(c *Config) { c.MaxTools = 3 })
 		for i, name := range []string{"b", "a", "c"} { // not in the order of their ends
@@ -299,7 +294,7 @@ func TestThrottlesThawOneAfterTheOther(t *testing.T) {
 		time.Sleep(time.Minute - 1)
 		r.AllowRequest("x")
 		assert.Equal(t, []string{"a", "b", "c"}, namesOf(r))
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		r.AllowRequest("x")
 		assert.Equal(t, []string{"b", "c", "x"}, namesOf(r))
 		time.Sleep(time.Minute)
@@ -313,7 +308,7 @@ func TestThrottlesThawOneAfterTheOther(t *testing.T) {
 	})
 }
 
-func TestAnEntryThrottledAfterItWasParkedThawsByItself(t *testing.T) {
+func TestRegistry_EntryThrottledWhileParkedReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := registryWith(t, func(c *Config) { c.MaxTools = 1 })
 		g := &Gate{Registry: r}
@@ -335,7 +330,7 @@ func TestAnEntryThrottledAfterItWasParkedThawsByItself(t *testing.T) {
 
 // An eviction marks the entry first and looks for permits after that; if there is
 // one it is called off. What ends in between must not be lost.
-func TestWhatEndsDuringAnEvictionThatIsCalledOffCounts(t *testing.T) {
+func TestRegistry_ReportDuringCanceledEvictionCounts(t *testing.T) {
 	r := NewRegistry()
 	g := &Gate{Registry: r}
 	permit, err := g.Allow(t.Context(), "search")
@@ -373,7 +368,7 @@ func TestWhatEndsDuringAnEvictionThatIsCalledOffCounts(t *testing.T) {
 	assert.Equal(t, 1, r.Len())
 }
 
-func TestAReaderDuringAnEvictionSeesNoEntry(t *testing.T) {
+func TestRegistry_ReaderDuringEvictionSeesNoEntry(t *testing.T) {
 	r := NewRegistry()
 	failTimes(r, "search", 3)
 	n := r.table.Get("search")
@@ -385,7 +380,7 @@ func TestAReaderDuringAnEvictionSeesNoEntry(t *testing.T) {
 	assert.Empty(t, r.HealthSummary().Tools)
 }
 
-func TestRegisteredToolsFillARegistryAndNotMore(t *testing.T) {
+func TestRegistry_RegisterStopsAtMaxTools(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.MaxTools = 2 })
 	r.AllowRequest("passing")
 	require.NoError(t, r.Register("a"))
@@ -402,7 +397,7 @@ func TestRegisteredToolsFillARegistryAndNotMore(t *testing.T) {
 	assert.Equal(t, []string{"b", "c"}, namesOf(r))
 }
 
-func TestRegisteringPinsAnEntryThatIsThereAlready(t *testing.T) {
+func TestRegistry_RegisterPinsExistingEntry(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.MaxTools = 1 })
 	failTimes(r, "a", 2)
 	r.AllowRequest("b") // parks a
@@ -414,7 +409,7 @@ func TestRegisteringPinsAnEntryThatIsThereAlready(t *testing.T) {
 	assert.Equal(t, uint64(2), r.HealthSummary().Untracked)
 }
 
-func TestLoweringTheBoundEvictsAtTheNextNewName(t *testing.T) {
+func TestRegistry_LowerBoundEvictsAtNextName(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.MaxTools = 6 })
 	for i := range 6 {
 		r.AllowRequest(fmt.Sprint("t", i))
@@ -433,10 +428,10 @@ func TestLoweringTheBoundEvictsAtTheNextNewName(t *testing.T) {
 	assert.Equal(t, uint64(4), r.HealthSummary().Evicted)
 }
 
-func TestAMillionMadeUpNamesStayWithinTheBound(t *testing.T) {
+func TestRegistry_BoundHoldsForAMillionNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // so that no cooldown ends on a slow machine
 		for open, names := range map[int]int{0: 100_000, 9_999: 1_000_000, 10_000: 100_000} {
-			if testing.Short() || raceEnabled {
+			if testing.Short() || race.Enabled {
 				names = 20_000
 			}
 			r := NewRegistry()
@@ -465,7 +460,7 @@ func TestAMillionMadeUpNamesStayWithinTheBound(t *testing.T) {
 
 // Callers and newcomers at once: an entry with a permit out is never taken away,
 // and no permit and no count is lost.
-func TestEvictionNeverTakesAnEntryThatIsInUse(t *testing.T) {
+func TestRegistry_EntryInUseIsNotEvicted(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.MaxTools = 4 })
 	g := &Gate{Registry: r}
 	var group sync.WaitGroup
@@ -503,7 +498,7 @@ func TestEvictionNeverTakesAnEntryThatIsInUse(t *testing.T) {
 	assert.Equal(t, before+8, r.HealthSummary().Evicted, "every entry can go again")
 }
 
-func TestRemoveForgetsAToolAndItsLatePermits(t *testing.T) {
+func TestRegistry_RemoveForgetsToolAndLatePermits(t *testing.T) {
 	r := NewRegistry()
 	g := &Gate{Registry: r}
 	one := DefaultBreakerConfig()
@@ -528,7 +523,7 @@ func TestRemoveForgetsAToolAndItsLatePermits(t *testing.T) {
 	assert.False(t, r.Reset("other"))
 }
 
-func TestAToolCanBeIsolatedBeforeItsFirstCall(t *testing.T) {
+func TestRegistry_IsolateBeforeFirstCall(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.MaxTools = 2 })
 	assert.True(t, r.Isolate("mail"))
 	assert.False(t, r.AllowRequest("mail"))
@@ -544,7 +539,7 @@ func TestAToolCanBeIsolatedBeforeItsFirstCall(t *testing.T) {
 
 // --- RegisteredOnly and configs
 
-func TestWithRegisteredOnlyAnUnknownNameIsRefusedAndCreatesNothing(t *testing.T) {
+func TestRegistry_RegisteredOnlyRefusesUnknownNames(t *testing.T) {
 	own := DefaultBreakerConfig()
 	own.RecoveryDuration = 7 * time.Second
 	r := registryWith(t, func(c *Config) {
@@ -571,7 +566,7 @@ func TestWithRegisteredOnlyAnUnknownNameIsRefusedAndCreatesNothing(t *testing.T)
 	assert.True(t, r.AllowRequest("configured"), "the config still names it")
 }
 
-func TestAToolHasTheConfigOfRegisterElseOfToolsElseOfBreaker(t *testing.T) {
+func TestRegistry_ConfigOfRegisterThenToolsThenBreaker(t *testing.T) {
 	threshold := func(n int) BreakerConfig {
 		c := DefaultBreakerConfig()
 		c.FailureThreshold = n
@@ -603,7 +598,7 @@ func TestAToolHasTheConfigOfRegisterElseOfToolsElseOfBreaker(t *testing.T) {
 	assert.False(t, ok)
 }
 
-func TestANewConfigKeepsEveryToolsState(t *testing.T) {
+func TestRegistry_SetConfigKeepsState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()
 		failTimes(r, "streak", 2)
@@ -625,12 +620,12 @@ func TestANewConfigKeepsEveryToolsState(t *testing.T) {
 		assert.Equal(t, time.Second, healthOf(t, r, "idle").RetryAfter, "the new one is in force")
 		time.Sleep(30*time.Second - 1)
 		assert.False(t, r.Available("open"))
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		assert.True(t, r.Available("open"))
 	})
 }
 
-func TestAThresholdSetToZeroClosesWhatIsNotIsolated(t *testing.T) {
+func TestRegistry_ZeroThresholdClosesWhatIsNotIsolated(t *testing.T) {
 	r := NewRegistry()
 	events := recordEvents(r)
 	failTimes(r, "open", 3)
@@ -657,31 +652,9 @@ func TestAThresholdSetToZeroClosesWhatIsNotIsolated(t *testing.T) {
 	assert.Equal(t, "open>closed reconfigured 5", events.of("open")[3], "Register tells hooks too")
 }
 
-// eventLog writes down "from>to cause epoch" for each tool.
-type eventLog struct {
-	mu  sync.Mutex
-	all map[string][]string
-}
-
-func recordEvents(r *Registry) *eventLog {
-	l := &eventLog{all: map[string][]string{}}
-	r.OnTransition(func(e Transition) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.all[e.Tool] = append(l.all[e.Tool], fmt.Sprintf("%s>%s %s %d", e.From, e.To, e.Cause, e.Epoch))
-	})
-	return l
-}
-
-func (l *eventLog) of(tool string) []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.all[tool])
-}
-
 // --- operators
 
-func TestResetAndIsolateAlwaysBeginANewEpochAndAreEvents(t *testing.T) {
+func TestRegistry_ResetAndIsolateBeginNewEpoch(t *testing.T) {
 	r := NewRegistry()
 	g := &Gate{Registry: r}
 	events := recordEvents(r)
@@ -707,7 +680,7 @@ func TestResetAndIsolateAlwaysBeginANewEpochAndAreEvents(t *testing.T) {
 	assert.Equal(t, uint64(1), healthOf(t, r, "search").Trips)
 }
 
-func TestResetForgetsTheThrottleAndKeepsTheStatistics(t *testing.T) {
+func TestRegistry_ResetForgetsThrottleKeepsStats(t *testing.T) {
 	r := NewRegistry()
 	r.RecordFailure("search", time.Second)
 	r.Record("search", Verdict{Outcome: OutcomeThrottled, RetryAfter: time.Minute}, 0)
@@ -721,7 +694,7 @@ func TestResetForgetsTheThrottleAndKeepsTheStatistics(t *testing.T) {
 	assert.Equal(t, 0.7, h.EWMA)
 }
 
-func TestTripScoreCountsFromTheLastCloseWhateverClosedIt(t *testing.T) {
+func TestRegistry_TripScoreCountsFromLastClose(t *testing.T) {
 	r := registryWith(t, func(c *Config) {
 		c.Breaker.FailureThreshold, c.Breaker.TripScore, c.Breaker.TripMinCalls = 100, 0.5, 4
 	})
@@ -744,7 +717,7 @@ func TestTripScoreCountsFromTheLastCloseWhateverClosedIt(t *testing.T) {
 	assert.False(t, r.Available("flaky"))
 }
 
-func TestAFailureWithoutAKindIsOfKindUnknown(t *testing.T) {
+func TestRegistry_FailureWithoutKindIsUnknown(t *testing.T) {
 	r := NewRegistry()
 	r.Record("a", Verdict{Outcome: OutcomeFailure}, 0)
 	h := healthOf(t, r, "a")
@@ -758,7 +731,7 @@ func TestAFailureWithoutAKindIsOfKindUnknown(t *testing.T) {
 	assert.Equal(t, KindNone, healthOf(t, r, "b").LastFailure)
 }
 
-func TestASlowSuccessByNameIsAFailureForTheBreakerOnly(t *testing.T) {
+func TestRegistry_SlowSuccessCountsAgainstBreakerOnly(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.Breaker.SlowCallDuration = time.Second })
 	for range 3 {
 		r.RecordSuccess("slow", time.Second)
@@ -774,7 +747,7 @@ func TestASlowSuccessByNameIsAFailureForTheBreakerOnly(t *testing.T) {
 	assert.Equal(t, 1.0, h.EWMA)
 }
 
-func TestRefusalsInARowAreCountedPerTool(t *testing.T) {
+func TestRegistry_RefusalsInRowArePerTool(t *testing.T) {
 	r := NewRegistry()
 	failTimes(r, "a", 3)
 	for range 4 {
@@ -791,7 +764,7 @@ func TestRefusalsInARowAreCountedPerTool(t *testing.T) {
 
 // --- iteration
 
-func TestAllMayBeLeftEarlyAndTheRegistryChangedMeanwhile(t *testing.T) {
+func TestRegistry_AllToleratesBreakAndChange(t *testing.T) {
 	r := NewRegistry()
 	for _, name := range []string{"c", "a", "d", "b"} {
 		r.AllowRequest(name)
@@ -819,26 +792,9 @@ func TestAllMayBeLeftEarlyAndTheRegistryChangedMeanwhile(t *testing.T) {
 	assert.Equal(t, []string{"a", "b"}, seen)
 }
 
-func TestASummaryIsSortedAndComplete(t *testing.T) {
-	r := NewRegistry()
-	var want []string
-	for i := range 200 {
-		name := strings.Repeat("n", i%5) + fmt.Sprint(i)
-		want = append(want, name)
-		r.AllowRequest(name)
-	}
-	slices.Sort(want)
-	var got []string
-	for _, h := range r.HealthSummary().Tools {
-		got = append(got, h.Tool)
-	}
-	assert.Equal(t, want, got)
-	assert.Equal(t, want, namesOf(r))
-}
-
 // Where the score does not trip, a breaker still has to know how many calls had
 // ended when it closed: the rule may be switched on later.
-func TestTripMinCallsCountsFromTheCloseAlsoIfTripScoreComesLater(t *testing.T) {
+func TestRegistry_TripMinCallsCountsFromCloseBeforeTripScore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := registryWith(t, nil)
 		for range 20 {
@@ -857,7 +813,7 @@ func TestTripMinCallsCountsFromTheCloseAlsoIfTripScoreComesLater(t *testing.T) {
 	})
 }
 
-func TestTheLeastTripScoreDoesNotTripWithoutReason(t *testing.T) {
+func TestRegistry_LeastTripScoreDoesNotTripAtOnce(t *testing.T) {
 	r := registryWith(t, func(c *Config) {
 		c.Breaker.TripScore, c.Breaker.TripMinCalls, c.Breaker.FailureThreshold = 1.0/ewmaOne, 0, 100
 	})
@@ -865,7 +821,7 @@ func TestTheLeastTripScoreDoesNotTripWithoutReason(t *testing.T) {
 	assert.True(t, r.Available("search"))
 }
 
-func TestADurationWithoutEndTeachesALeaseThatEnds(t *testing.T) {
+func TestRegistry_LongestDurationTeachesFiniteLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const cooldown = time.Second
 		r := registryWith(t, func(c *Config) {
@@ -884,4 +840,117 @@ func TestADurationWithoutEndTeachesALeaseThatEnds(t *testing.T) {
 		time.Sleep(wait)
 		assert.True(t, r.AllowRequest("a"))
 	})
+}
+
+func TestRegistry_BusyEntryDoesNotHideEndOfThrottle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registryWith(t, func(c *Config) { c.MaxTools = 3 })
+		r.Record("throttled", Verdict{Outcome: OutcomeThrottled, RetryAfter: 10 * time.Second}, 0)
+		_, err := (&Gate{Registry: r}).Allow(t.Context(), "busy")
+		require.NoError(t, err)
+		require.NoError(t, r.Register("kept"))
+		r.AllowRequest("x") // parks both
+		time.Sleep(10 * time.Second)
+		for _, name := range []string{"x", "y", "z", "last"} {
+			r.AllowRequest(name)
+			assert.Equal(t, slices.Sorted(slices.Values([]string{"busy", "kept", name})), namesOf(r), "the registered one stays")
+		}
+		assert.Zero(t, r.thaw.Load(), "no throttle is left to wait for")
+	})
+}
+
+func TestRegistry_ToolWithRunningHookIsNotEvicted(t *testing.T) {
+	r := registryWith(t, func(c *Config) { c.MaxTools = 1 })
+	in, goOn := make(chan bool), make(chan bool)
+	stop := r.OnTransition(func(Transition) { close(in); <-goOn })
+	done := make(chan bool)
+	require.True(t, r.AllowRequest("a"))
+	go func() { r.Reset("a"); close(done) }()
+	<-in
+	require.True(t, r.AllowRequest("b"))
+	assert.Equal(t, uint64(1), r.HealthSummary().Untracked)
+	close(goOn)
+	<-done
+	stop()
+	require.True(t, r.AllowRequest("b"))
+	assert.Equal(t, uint64(1), r.HealthSummary().Evicted, "now it may go")
+}
+
+func TestRegistry_UndeliveredPermitUnparksEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registryWith(t, func(c *Config) { c.MaxTools = 1 })
+		r.Record("a", Verdict{Outcome: OutcomeThrottled, RetryAfter: time.Second}, 0)
+		time.Sleep(time.Second)
+		n := r.table.Get("a")
+		n.Value.stats.admitted.Add(1) // a permit that is being thought about
+		require.True(t, r.AllowRequest("b"), "untracked")
+		require.True(t, n.Value.parked.Load())
+		n.Value.stats.settled.Add(1)
+		quick, _ := r.enterHealthy("a")
+		assert.Nil(t, quick)
+		assert.False(t, n.Value.parked.Load())
+	})
+}
+
+func TestRegistry_EntryFreedByHookEndingGoroutineIsEvicted(t *testing.T) {
+	free := map[string]func(*testing.T, *Registry){
+		"a probe that succeeds": func(t *testing.T, r *Registry) {
+			_, _ = Call(t.Context(), guardOn(t, r, nil), "a", func(context.Context, string) (int, error) {
+				r.AllowRequest("b") // parks a, which is in use
+				return 1, nil
+			})
+		},
+		"reset": func(_ *testing.T, r *Registry) {
+			r.AllowRequest("b")
+			r.Reset("a")
+		},
+		"a new configuration": func(_ *testing.T, r *Registry) {
+			r.AllowRequest("b")
+			c := r.Config()
+			c.Breaker.FailureThreshold = 0
+			_ = r.SetConfig(c)
+		},
+	}
+	for name, free := range free {
+		synctest.Test(t, func(t *testing.T) {
+			r := registryWith(t, func(c *Config) { c.MaxTools, c.Breaker.FailureThreshold = 1, 1 })
+			r.RecordFailure("a", 0)
+			time.Sleep(30 * time.Second)
+			stop := r.OnTransition(func(e Transition) {
+				if e.To == StateClosed {
+					runtime.Goexit()
+				}
+			})
+			endsGoroutine(func() { free(t, r); t.Error("the hook has not ended the goroutine") })
+			stop()
+			for range 3 {
+				r.AllowRequest("b")
+			}
+			assert.Equal(t, []string{"b"}, namesOf(r), name)
+		})
+	}
+}
+
+// The events of a tool wait for those before them, so none may be left out.
+func TestRegistry_HookEndingGoroutineOfSetConfigSilencesNoTool(t *testing.T) {
+	r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 1 })
+	tools := []string{"a", "b", "c"}
+	for _, tool := range tools {
+		r.RecordFailure(tool, 0)
+	}
+	epochs, ends := make(map[string][]uint64), true
+	defer r.OnTransition(func(e Transition) {
+		epochs[e.Tool] = append(epochs[e.Tool], e.Epoch)
+		if ends {
+			runtime.Goexit()
+		}
+	})()
+	c := r.Config()
+	c.Breaker.FailureThreshold = 0
+	endsGoroutine(func() { _ = r.SetConfig(c) })
+	ends = false
+	for _, tool := range tools {
+		r.Isolate(tool)
+		assert.Equal(t, []uint64{3, 4}, epochs[tool], tool)
+	}
 }

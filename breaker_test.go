@@ -39,7 +39,7 @@ func TestBreaker_GoesThroughItsStates(t *testing.T) {
 		assert.Equal(t, time.Duration(1), b.RetryAfter())
 		time.Sleep(time.Nanosecond)
 		assert.True(t, b.Available())
-		assert.True(t, b.Available(), "asking takes nothing")
+		assert.True(t, b.Available(), "Available takes no probe")
 		assert.True(t, b.AllowRequest())
 		assert.Equal(t, StateHalfOpen, b.State())
 		assert.False(t, b.AllowRequest())
@@ -47,7 +47,7 @@ func TestBreaker_GoesThroughItsStates(t *testing.T) {
 		assert.Equal(t, time.Minute, b.RetryAfter())
 		time.Sleep(30 * time.Second)
 		assert.Equal(t, StateOpen, b.State(), "the lease has run out")
-		assert.Len(t, events, 2, "which nobody has noticed yet")
+		assert.Len(t, events, 2, "no call has found the expired lease yet")
 		assert.False(t, b.AllowRequest())
 		assert.Len(t, events, 3)
 		time.Sleep(30 * time.Second)
@@ -75,7 +75,7 @@ func TestBreaker_GoesThroughItsStates(t *testing.T) {
 		assert.Equal(t, StateOpen, b.State())
 		b.Reset()
 		assert.True(t, b.AllowRequest())
-		assert.Len(t, events, 7, "nobody listens any more")
+		assert.Len(t, events, 7, "the hook has been stopped")
 		fail(2)
 		b.Reset()
 		fail(2)
@@ -135,7 +135,7 @@ func TestBreaker_NilAndZeroAdmitAll(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// The jitter is drawn anew each time and stays within its bounds.
+// Each cooldown has its own jitter, within the bounds.
 func TestBreaker_JitterSpreadsCooldowns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold, c.RecoveryJitter = 1, 0.5 })

@@ -17,7 +17,7 @@ import (
 	"github.com/toolhealth/toolhealth/internal/race"
 )
 
-// What every call pays: the promises of README.md about allocations.
+// The allocations of each call, as README.md promises them.
 func TestCost_CallPathDoesNotAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -92,8 +92,8 @@ func TestCost_CallPathDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-// Entries lie side by side in memory. What one tool's calls write must not share
-// a cache line with what another tool's calls read.
+// Entries are adjacent in memory. Fields that the calls of one tool write must not
+// share a cache line with fields that the calls of another tool read.
 func TestCost_EntryFitsCacheLines(t *testing.T) {
 	if strconv.IntSize != 64 {
 		t.Skip("laid out for 64 bits")
@@ -113,7 +113,7 @@ func TestCost_EntryFitsCacheLines(t *testing.T) {
 		assert.Zero(t, uintptr(unsafe.Pointer(&n.Value.stats))%line)
 	}
 	t.Logf("an entry is %d bytes, its counters begin at %d", size, stats)
-	// What each success writes is within the first line of the counters.
+	// The fields that each success writes are in the first line of the counters.
 	var s Stats
 	assert.Less(t, unsafe.Offsetof(s.permitOK), uintptr(line))
 	assert.Less(t, unsafe.Offsetof(s.sumOK), uintptr(line))
@@ -132,7 +132,7 @@ func TestCost_PermitIsReturnedInRegisters(t *testing.T) {
 	assert.LessOrEqual(t, reflect.TypeFor[stamp]().NumField(), most)
 }
 
-// internal/bench allocates things of these sizes to show what they cost alone.
+// internal/bench allocates objects of these sizes to measure their cost alone.
 func TestCost_SizesThatBenchmarksRepeat(t *testing.T) {
 	if strconv.IntSize != 64 {
 		t.Skip("laid out for 64 bits")
@@ -166,13 +166,13 @@ func TestCost_IdleToolTakesAtMost400Bytes(t *testing.T) {
 	}
 	each := float64(int64(heapInUse()-before)) / tools
 	assert.LessOrEqual(t, each, 400.0)
-	assert.GreaterOrEqual(t, each, 150.0, "measured something")
+	assert.GreaterOrEqual(t, each, 150.0, "too little to be a measurement")
 	t.Logf("%.0f bytes per tool, its name of %d bytes included", each, len(names[0]))
 	assert.Equal(t, tools, r.Len())
 	runtime.KeepAlive(names)
 }
 
-// Nothing runs in the background: no goroutine for all that a registry can do.
+// No method of a registry or gate starts a goroutine.
 func TestRegistry_StartsNoGoroutine(t *testing.T) {
 	before := runtime.NumGoroutine()
 	r := NewRegistry()

@@ -55,8 +55,8 @@ type apiError struct{ code int }
 func (e *apiError) Error() string   { return http.StatusText(e.code) }
 func (e *apiError) StatusCode() int { return e.code }
 
-// The permit ties what comes after a call to what came before it. Errors are
-// classified: a 404 is an answer, a 503 counts against the tool.
+// The permit ties the report of a call to its admission. Errors are classified: a 404
+// is an answer, a 503 counts against the tool.
 func ExampleGate() {
 	ctx := context.Background()
 	gate := &toolhealth.Gate{Registry: toolhealth.NewRegistry()}
@@ -64,7 +64,7 @@ func ExampleGate() {
 	call := func(tool string, fn func(context.Context) error) error {
 		permit, err := gate.Allow(ctx, tool)
 		if err != nil {
-			return err // nothing ran; the text is fit for the model
+			return err // nothing ran; the text is safe for the model
 		}
 		defer permit.Release() // whatever happens, the permit is settled
 		err = fn(ctx)
@@ -110,7 +110,7 @@ func ExampleGate_router() {
 	fmt.Println(permit.Tool(), err)
 	permit.Done(ctx, nil)
 
-	// What to offer to the model, and what to leave out for now.
+	// Which tools to offer to the model, and which to leave out for now.
 	for range 3 {
 		registry.RecordFailure("translate", time.Second)
 	}
@@ -233,7 +233,7 @@ func ExampleRegistry_HealthSummary() {
 	// }
 }
 
-// All yields the tools in order; any method may be called meanwhile.
+// All yields the tools in order. The loop may call any method.
 func ExampleRegistry_All() {
 	registry := toolhealth.NewRegistry()
 	registry.RecordSuccess("weather", time.Second)
@@ -270,12 +270,12 @@ func ExampleConfig() {
 	}
 	fmt.Println(registry.Available("crawler"), registry.Available("search"))
 
-	// The same from a file: what is absent keeps its default.
+	// The same from a file: an absent key keeps its default.
 	var loaded toolhealth.Config
 	err = json.Unmarshal([]byte(`{"tools": {"crawler": {"failure_threshold": 10}}}`), &loaded)
 	fmt.Println(err, loaded.Tools["crawler"] == patient, loaded.MaxTools)
 
-	// A configuration that cannot be meant says so, field by field.
+	// An invalid configuration returns an error that names each field.
 	loaded.Breaker.RecoveryDuration = -time.Second
 	fmt.Println(registry.SetConfig(loaded))
 	// Output:
@@ -319,7 +319,7 @@ type quotaError struct{ resets time.Duration }
 
 func (e *quotaError) Error() string { return "quota used up" }
 
-// Rules of one's own come before the built-in ones.
+// Your own rules come before the built-in ones.
 func ExampleErrorRules() {
 	classify := toolhealth.ErrorRules{Own: []toolhealth.Rule{
 		toolhealth.For(func(e *quotaError) toolhealth.Verdict {
@@ -350,7 +350,8 @@ func ExampleErrorRules() {
 	// tool temporarily unavailable: rate limited; retry after 90s
 }
 
-// The same error may be anybody's fault. The place that knows says whose.
+// The same error can be the fault of the model or of the tool. The code that knows
+// marks it.
 func ExampleWithVerdict() {
 	parse := func(arguments string) error {
 		var query struct{ Text string }
@@ -369,7 +370,7 @@ func ExampleWithVerdict() {
 	// <nil>
 }
 
-// What the default says about some errors.
+// The default verdicts of some errors.
 func ExampleClassify() {
 	ctx := context.Background()
 	for _, err := range []error{
@@ -453,7 +454,7 @@ func ExampleWrap() {
 	// search 2
 }
 
-// A substitute has other arguments: adapt them where it is named.
+// A substitute may take other arguments: the function adapts them.
 func ExampleSubstitute() {
 	guard := newExampleGuard(nil, map[string][]string{"search": {"archive"}})
 	type archiveQuery struct {
@@ -501,7 +502,7 @@ func ExampleCall_sideEffects() {
 	// tool outcome unknown: the action may have been carried out, check before repeating it
 }
 
-// Some tools report errors inside a result: a check makes them count.
+// Some tools report errors inside a result. A check makes those errors count.
 func ExampleCheckResult() {
 	guard := newExampleGuard(nil, nil)
 	type result struct {
@@ -569,7 +570,7 @@ func ExampleGuard_Next() {
 		return
 	}
 	for attempt := 1; registry.AllowRequest("search"); attempt++ {
-		v := toolhealth.ClassifyHTTPStatus(503, "") // what the engine's call came to
+		v := toolhealth.ClassifyHTTPStatus(503, "") // the outcome of the engine's call
 		d := guard.Next("search", attempt, v)
 		if d.Reason != toolhealth.RetryAllowed {
 			fmt.Println(attempt, d.Reason, d.Streak, d.Wait.Round(time.Second))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"runtime"
 	"strconv"
 	"testing"
@@ -53,7 +54,7 @@ func TestGuard_CancellationEndsWait(t *testing.T) {
 		assert.Equal(t, context.Canceled, e.Canceled)
 		assert.Equal(t, []time.Duration{30 * time.Second}, info.Waits)
 		h := healthOf(t, r, "a")
-		assert.Equal(t, uint64(1), h.Failures, "the cancelled wait is no second failure")
+		assert.Equal(t, uint64(1), h.Failures, "the canceled wait is not a second failure")
 		assert.Equal(t, GuardCounts{Calls: 1, Canceled: 1, Attempts: 1}, h.Guard)
 	})
 }
@@ -89,7 +90,7 @@ func TestGuard_NilAndZeroMakeTheCallOnce(t *testing.T) {
 	g, err := NewGuard(nil, GuardConfig{Default: Policy{MaxAttempts: 3}})
 	require.NoError(t, err)
 	_, err = Call(t.Context(), g, "a", failing(errBusy).run)
-	assert.Equal(t, 3, toolError(t, err).Attempts, "a nil Gate is a zero one, the policies are in force")
+	assert.Equal(t, 3, toolError(t, err).Attempts, "a nil Gate is a zero Gate, and the policies apply")
 
 	_, err = Call(noContext, g, "a", plays().run)
 	assert.NoError(t, err)
@@ -132,7 +133,7 @@ func TestGuard_SubstitutesRunOnceInOrder(t *testing.T) {
 		g := guardWithBackups(t, r, func(c *GuardConfig) { c.Default.MaxAttempts = 2 }, "b", "c", "d")
 		tool := failing(errBusy)
 		_, err := Call(t.Context(), g, "a", tool.run)
-		assert.Equal(t, []string{"a", "a", "b", "c", "d"}, tool.names, "a substitute has one chance")
+		assert.Equal(t, []string{"a", "a", "b", "c", "d"}, tool.names, "a substitute runs once")
 		e := toolError(t, err)
 		assert.Equal(t, 5, e.Attempts)
 		var reasons []StopReason
@@ -145,7 +146,7 @@ func TestGuard_SubstitutesRunOnceInOrder(t *testing.T) {
 		for _, name := range []string{"b", "c", "d"} {
 			h := healthOf(t, r, name)
 			assert.Equal(t, uint64(1), h.Failures)
-			assert.Equal(t, GuardCounts{Attempts: 1}, h.Guard, "nobody asked for %s", name)
+			assert.Equal(t, GuardCounts{Attempts: 1}, h.Guard, "no caller asked for %s", name)
 		}
 	})
 }
@@ -160,7 +161,7 @@ func TestGuard_PartialIsLastResort(t *testing.T) {
 	out, err := Call(ctx, g, "a", failing(errBusy).run, partial("from the cache", nil))
 	require.NoError(t, err)
 	assert.Equal(t, "from the cache", out)
-	assert.Len(t, told.Candidates, 2, "only after the substitutes")
+	assert.Len(t, told.Candidates, 2, "the handler runs after the substitutes")
 	assert.Equal(t, CallInfo{Requested: "a", Attempts: 2, Partial: true, Reason: StopRetryExhausted}, *info)
 
 	_, err = Call(t.Context(), g, "a", failing(errBusy).run, partial("", errors.New("empty cache")))
@@ -168,7 +169,7 @@ func TestGuard_PartialIsLastResort(t *testing.T) {
 	assert.NotContains(t, err.Error(), "cache")
 	_, err = Call(t.Context(), g, "a", failing(errBusy).run,
 		Partial(func(context.Context, *ToolError) (string, error) { panic("in the handler") }))
-	assert.ErrorIs(t, err, errBusy, "its panic is not the caller's")
+	assert.ErrorIs(t, err, errBusy, "a panic in the handler does not reach the caller")
 
 	told = nil
 	_, err = Call(t.Context(), g, "a", plays().run, partial("", nil))
@@ -181,7 +182,7 @@ func TestGuard_CallInfo(t *testing.T) {
 		g := guardWithBackups(t, patient(t), func(c *GuardConfig) { c.Default.MaxAttempts = 3 }, "b")
 		ctx, info := WithCallInfo(t.Context())
 		_, err := Call(ctx, g, "a", func(ctx context.Context, tool string) (string, error) {
-			_, _ = Call(ctx, g, "inner", plays(errBusy).run) // writes nothing there
+			_, _ = Call(ctx, g, "inner", plays(errBusy).run) // an inner call does not write to info
 			if tool == "a" {
 				return "", errBusy
 			}
@@ -205,7 +206,7 @@ func TestGuard_CallInfo(t *testing.T) {
 		})
 		require.Error(t, err)
 		assert.Equal(t, "inner", own.Requested)
-		assert.Equal(t, 1, own.Attempts, "asking for it does not make an inner call an outermost one")
+		assert.Equal(t, 1, own.Attempts, "an inner call with a CallInfo is still an inner call")
 	})
 }
 
@@ -217,20 +218,26 @@ func TestGuard_EveryKindAndReasonHasItsText(t *testing.T) {
 		assert.NotContains(t, seen, text, k.String())
 		seen[text] = k
 	}
-	assert.Equal(t, "tool failed: unknown error", (&ToolError{Kind: numKinds}).Error())
+	for _, k := range []Kind{KindUnknown + 1, 200} {
+		assert.Equal(t, "tool failed: unknown error", (&ToolError{Kind: k}).Error(), "no kind has the number %d", k)
+	}
+	sentinels := map[StopReason]error{
+		StopCircuitOpen: ErrCircuitOpen, StopProbeInFlight: ErrProbeInFlight, StopRateLimited: ErrRateLimited,
+		StopIsolated: ErrIsolated, StopUnknownTool: ErrUnknownTool,
+	}
 	for r := StopCircuitOpen; r < StopUnknownTool; r++ {
 		retry := "; retry after 5s"
 		if r == StopIsolated {
-			retry = "" // nobody knows when
+			retry = "" // the end of an isolation is unknown
 		}
-		assert.Equal(t, refusals[r].Error()+retry, (&ToolError{Reason: r, Attempts: 2, RetryAfter: 5 * time.Second}).Error())
+		assert.Equal(t, sentinels[r].Error()+retry, (&ToolError{Reason: r, Attempts: 2, RetryAfter: 5 * time.Second}).Error())
 	}
 	for r := StopCircuitOpen; r <= RetryAllowed; r++ {
 		e := &ToolError{Reason: r}
 		assert.NotEmpty(t, e.Error())
 		assert.Equal(t, r <= StopUnknownTool, errors.Is(e, ErrRefused), r.String())
-		for other := StopCircuitOpen; other <= StopUnknownTool; other++ {
-			assert.Equal(t, r == other, errors.Is(e, refusals[other]), "%s is %s", r, other)
+		for other, sentinel := range sentinels {
+			assert.Equal(t, r == other, errors.Is(e, sentinel), "%s is %s", r, other)
 		}
 	}
 }
@@ -246,20 +253,28 @@ func TestGuard_WrapUsesAdapters(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "b has x", out)
 	_, ran := r.Health("none")
-	assert.False(t, ran, "a substitute without a function is not run with another's arguments")
+	assert.False(t, ran, "a substitute without a function does not run")
 
 	r.Isolate("b")
 	_, err = search(t.Context(), query{"x"})
 	e := toolError(t, err)
 	require.Len(t, e.Candidates, 3)
-	assert.Equal(t, Candidate{"none", StopNonRetryable, KindNotDispatched, 0, errNoAdapter}, e.Candidates[1])
+	assertNoAdapter(t, "none", e.Candidates[1])
 	assert.ErrorIs(t, err, errBusy)
 
 	plain := Wrap(g, "a", func(context.Context, query) (string, error) { return "", errBusy })
 	_, err = plain(t.Context(), query{})
 	e = toolError(t, err)
 	require.Len(t, e.Candidates, 3)
-	assert.Equal(t, []error{errNoAdapter, errNoAdapter}, []error{e.Candidates[1].Err, e.Candidates[2].Err}, "without any adapter, too")
+	assertNoAdapter(t, "none", e.Candidates[1]) // also if no substitute has an adapter
+	assertNoAdapter(t, "b", e.Candidates[2])
+}
+
+func assertNoAdapter(t *testing.T, tool string, c Candidate) {
+	t.Helper()
+	assert.EqualError(t, c.Err, "no function was given for this substitute")
+	c.Err = nil
+	assert.Equal(t, Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched}, c)
 }
 
 func TestGuardNext_SpendsBudget(t *testing.T) {
@@ -276,7 +291,7 @@ func TestGuardNext_SpendsBudget(t *testing.T) {
 	assert.Equal(t, RetryAllowed, next(503))
 }
 
-// An engine's own loop makes as many runs as a guarded call.
+// A loop over Next makes as many runs as a guarded call.
 func TestGuardNext_LoopEndsAsCallDoes(t *testing.T) {
 	for failures := range 6 {
 		for maxAttempts := range 5 {
@@ -339,15 +354,15 @@ func TestGuard_TimeoutWithSideEffectsIsOutcomeUnknown(t *testing.T) {
 		assert.Equal(t, StopOutcomeUnknown, e.Reason)
 		assert.Equal(t, "tool outcome unknown: the action may have been carried out, check before repeating it", err.Error())
 		assert.Equal(t, 1, e.Attempts)
-		assert.Equal(t, uint64(1), healthOf(t, r, "a").Failures, "it counts all the same")
+		assert.Equal(t, uint64(1), healthOf(t, r, "a").Failures, "the timeout still counts")
 		_, tried := r.Health("b")
 		assert.False(t, tried)
 		assert.False(t, partial, "a partial answer would hide it")
 	})
 }
 
-// Three guards, one in the other, each with three attempts: the innermost tool
-// runs three times, the attempts of the outermost policy, not 9 or 27.
+// Three nested calls allow three attempts each. The innermost tool runs three times,
+// as the outermost policy says, and not 9 or 27 times.
 func TestGuard_OnlyOutermostCallRetries(t *testing.T) {
 	for depth, names := range map[int][]string{1: {"a"}, 2: {"a", "b"}, 3: {"a", "b", "c"}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -369,7 +384,7 @@ func TestGuard_OnlyOutermostCallRetries(t *testing.T) {
 			assert.Equal(t, StopRetryExhausted, e.Reason)
 			for i, name := range names {
 				want := GuardCounts{Calls: 1, Failed: 1, Attempts: 3, Retries: 2}
-				if i > 0 { // the inner calls are calls of their own, and never retry
+				if i > 0 { // an inner call counts as a call and does not retry
 					want = GuardCounts{Calls: 3, Failed: 3, Attempts: 3}
 				}
 				assert.Equal(t, want, healthOf(t, r, name).Guard, name)
@@ -385,40 +400,40 @@ func TestGuard_NestedCallOfSameToolSharesAdmission(t *testing.T) {
 		var events []Event
 		g := guardOn(t, r, func(c *GuardConfig) { c.Observe = func(_ context.Context, e Event) { events = append(events, e) } })
 		failTimes(r, "a", 3)
-		time.Sleep(30 * time.Second) // now a single probe is let in
+		time.Sleep(30 * time.Second) // one probe is due
 		var inner error
 		out, err := Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {
 			_, inner = Call(ctx, g, "a", failing(errBusy).run)
 			return Call(ctx, g, "between", func(ctx context.Context, _ string) (string, error) {
-				return Call(ctx, g, "a", plays().run) // also from further in
+				return Call(ctx, g, "a", plays().run) // from two calls further in
 			})
 		})
 		require.NoError(t, err)
 		assert.Equal(t, "answer of a", out)
 		e := toolError(t, inner)
-		assert.Equal(t, StopRetryExhausted, e.Reason, "a riding call is not retried")
+		assert.Equal(t, StopRetryExhausted, e.Reason, "a call that shares an admission is not retried")
 		assert.Equal(t, 1, e.Attempts)
 		h := healthOf(t, r, "a")
 		assert.Equal(t, StateClosed, h.State)
 		assert.Equal(t, uint64(1), h.Successes)
-		assert.Equal(t, uint64(3), h.Failures, "the ones that opened it")
+		assert.Equal(t, uint64(3), h.Failures, "the failures that opened the breaker")
 		assert.Equal(t, GuardCounts{Calls: 1, Attempts: 1}, h.Guard)
 		var told []string
 		for _, e := range events {
 			told = append(told, e.Tool)
 		}
-		assert.Equal(t, []string{"between", "between", "a", "a"}, told, "nor is it observed a second time")
+		assert.Equal(t, []string{"between", "between", "a", "a"}, told, "a call that shares an admission is not observed")
 	})
 }
 
-// asked is a context that counts how often it is asked for the settings of calls.
+// asked is a context that counts the lookups of this package.
 type asked struct {
 	context.Context
 	times int
 }
 
 func (c *asked) Value(key any) any {
-	if key == (settingsKey{}) {
+	if reflect.TypeOf(key).PkgPath() == reflect.TypeFor[Guard]().PkgPath() {
 		c.times++
 	}
 	return c.Context.Value(key)
@@ -486,7 +501,7 @@ func TestGuard_PanicIsFailure(t *testing.T) {
 			var p *PanicError
 			require.ErrorAs(t, err, &p)
 			assert.Equal(t, "a secret", p.Value)
-			assert.Contains(t, string(p.Stack), "explode", "the stack is that of the panic")
+			assert.Contains(t, string(p.Stack), "explode", "the stack of the panic")
 			assert.Contains(t, p.Error(), "a secret")
 			assert.NoError(t, p.Unwrap())
 		}
@@ -521,7 +536,7 @@ func TestGuard_GoexitSettlesPermit(t *testing.T) {
 					})
 					t.Error("Goexit did not end the goroutine")
 				}()
-				assert.True(t, <-wentOn, "it became a panic")
+				assert.True(t, <-wentOn, "Goexit became a panic")
 				h := healthOf(t, r, "a")
 				assert.Zero(t, h.InFlight)
 				assert.Equal(t, StateOpen, h.State, "the probe's slot is not free")
@@ -529,7 +544,7 @@ func TestGuard_GoexitSettlesPermit(t *testing.T) {
 				assert.True(t, last.Final)
 				time.Sleep(30 * time.Second)
 				_, err := Call(t.Context(), g, "a", plays().run)
-				assert.NoError(t, err, "the tool is wedged")
+				assert.NoError(t, err, "the probe slot was not freed")
 			})
 		})
 	}

@@ -105,7 +105,7 @@ func TestHealth_JSONKeys(t *testing.T) {
 	assert.NotContains(t, string(text), "failures_by_kind")
 	assert.Contains(t, string(text), `"reason":"none"`)
 	require.NoError(t, json.Unmarshal(text, &back))
-	assert.Equal(t, ToolHealth{}, back, "nothing of the receiver stays")
+	assert.Equal(t, ToolHealth{}, back, "no field keeps its old value")
 }
 
 func TestSummary_JSONRoundTrip(t *testing.T) {
@@ -204,7 +204,7 @@ func TestHealth_HostileNames(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// One tool's life, with every field of its health at every stage.
+// All fields of a tool's health, at each stage of its life.
 func TestHealth_EveryFieldThroughOneLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -253,7 +253,7 @@ func TestHealth_EveryFieldThroughOneLife(t *testing.T) {
 
 		time.Sleep(30 * time.Second) // the lease
 		h = healthOf(t, r, "search")
-		assert.Equal(t, StateOpen, h.State, "an expired lease is open, nobody has to ask first")
+		assert.Equal(t, StateOpen, h.State, "an expired lease reads as open before any call finds it")
 		assert.Equal(t, StopCircuitOpen, h.Reason)
 		assert.Equal(t, 30*time.Second, h.RetryAfter)
 		assert.Equal(t, uint64(4), h.Epoch)
@@ -267,7 +267,7 @@ func TestHealth_EveryFieldThroughOneLife(t *testing.T) {
 	})
 }
 
-// roundSince takes the monotonic reading off, which Equal would compare.
+// roundSince removes the monotonic reading, which assert.Equal would compare.
 func roundSince(h ToolHealth) ToolHealth {
 	h.Since = h.Since.Round(0)
 	return h

@@ -121,14 +121,12 @@ func TestRegistry_NameIsCopied(t *testing.T) {
 	assert.True(t, slices.Equal([]string{"search"}, namesOf(r)))
 }
 
-// --- the bound
-
 func TestRegistry_LongestIdleEntryMakesRoom(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.MaxTools = 3 })
 	for _, name := range []string{"a", "b", "c"} {
 		r.AllowRequest(name)
 	}
-	r.AllowRequest("d") // everyone was used, so the first in goes first
+	r.AllowRequest("d") // all were used, so the oldest entry goes first
 	assert.Equal(t, []string{"b", "c", "d"}, namesOf(r))
 	r.AllowRequest("b") // a second chance
 	r.AllowRequest("e")
@@ -161,7 +159,7 @@ func TestRegistry_EveryUseGivesSecondChance(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := registryWith(t, func(c *Config) { c.MaxTools = 3 })
-			for _, tool := range []string{"z", "a", "b", "c"} { // z goes, and a and b have had their chance
+			for _, tool := range []string{"z", "a", "b", "c"} { // z leaves; a and b have used their second chance
 				r.AllowRequest(tool)
 			}
 			use(r, &Gate{Registry: r})
@@ -192,7 +190,7 @@ func TestRegistry_ToolInTroubleOrUseIsNotEvicted(t *testing.T) {
 	}
 	assert.Equal(t, all, namesOf(r))
 	s := r.HealthSummary()
-	assert.Equal(t, uint64(100), s.Untracked, "a report that nobody keeps is not a call")
+	assert.Equal(t, uint64(100), s.Untracked, "a report without an entry is not a call")
 	assert.Equal(t, uint64(0), s.Evicted)
 
 	fresh, err := g.Allow(t.Context(), "fresh")
@@ -328,8 +326,8 @@ func TestRegistry_EntryThrottledWhileParkedReturns(t *testing.T) {
 	})
 }
 
-// An eviction marks the entry first and looks for permits after that; if there is
-// one it is called off. What ends in between must not be lost.
+// An eviction marks the entry, then looks for permits, and gives up if there is one.
+// A call that ends in between must not be lost.
 func TestRegistry_ReportDuringCanceledEvictionCounts(t *testing.T) {
 	r := NewRegistry()
 	g := &Gate{Registry: r}
@@ -384,13 +382,13 @@ func TestRegistry_RegisterStopsAtMaxTools(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.MaxTools = 2 })
 	r.AllowRequest("passing")
 	require.NoError(t, r.Register("a"))
-	require.NoError(t, r.Register("b"), "it takes the place of passing")
+	require.NoError(t, r.Register("b"), "b takes the place of passing")
 	err := r.Register("c", DefaultBreakerConfig())
 	assert.ErrorIs(t, err, ErrRegistryFull)
 	assert.EqualError(t, err, `toolhealth: registry is full: max_tools is 2, registering "c"`)
-	assert.NoError(t, r.Register("a"), "again is no more")
+	assert.NoError(t, r.Register("a"), "registering twice is no error")
 	assert.Equal(t, []string{"a", "b"}, namesOf(r))
-	assert.Empty(t, r.own, "what was not registered left no config")
+	assert.Empty(t, r.own, "a failed Register leaves no config")
 	assert.True(t, r.Remove("a"))
 	assert.NoError(t, r.Register("c"))
 	r.AllowRequest("passing")
@@ -420,7 +418,7 @@ func TestRegistry_LowerBoundEvictsAtNextName(t *testing.T) {
 	require.NoError(t, r.SetConfig(c))
 	assert.Equal(t, 6, r.Len())
 	r.AllowRequest("t0")
-	assert.Equal(t, 6, r.Len(), "a known name is no new one")
+	assert.Equal(t, 6, r.Len(), "a known name evicts nothing")
 	r.AllowRequest("new")
 	assert.Equal(t, 3, r.Len())
 	assert.Contains(t, namesOf(r), "t5")
@@ -458,8 +456,8 @@ func TestRegistry_BoundHoldsForAMillionNames(t *testing.T) {
 	})
 }
 
-// Callers and newcomers at once: an entry with a permit out is never taken away,
-// and no permit and no count is lost.
+// While callers hold permits, new names arrive: an entry with a permit out stays, and
+// no permit and no count is lost.
 func TestRegistry_EntryInUseIsNotEvicted(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.MaxTools = 4 })
 	g := &Gate{Registry: r}
@@ -476,7 +474,7 @@ func TestRegistry_EntryInUseIsNotEvicted(t *testing.T) {
 					if h, ok := r.Health(tool); ok {
 						assert.GreaterOrEqual(t, h.InFlight, uint64(1), "it is in use")
 					}
-					assert.Same(t, permit.node, r.table.Get(tool), "and still there")
+					assert.Same(t, permit.node, r.table.Get(tool), "its entry is still there")
 				}
 				if i%3 == 0 {
 					permit.Release()
@@ -495,7 +493,7 @@ func TestRegistry_EntryInUseIsNotEvicted(t *testing.T) {
 	for i := range 8 {
 		r.AllowRequest(fmt.Sprint("last", i))
 	}
-	assert.Equal(t, before+8, r.HealthSummary().Evicted, "every entry can go again")
+	assert.Equal(t, before+8, r.HealthSummary().Evicted, "every entry can be evicted again")
 }
 
 func TestRegistry_RemoveForgetsToolAndLatePermits(t *testing.T) {
@@ -516,7 +514,7 @@ func TestRegistry_RemoveForgetsToolAndLatePermits(t *testing.T) {
 	late.Settle(Verdict{Outcome: OutcomeFailure, Kind: KindTimeout})
 	late.KeepAlive()
 	h := healthOf(t, r, "search")
-	assert.Equal(t, uint64(1), h.Epoch, "it began anew")
+	assert.Equal(t, uint64(1), h.Epoch, "the entry is a new one")
 	assert.Equal(t, uint64(0), h.TotalCalls())
 	failTimes(r, "search", 2)
 	assert.True(t, r.Available("search"), "the config of Register is gone too")
@@ -530,14 +528,12 @@ func TestRegistry_IsolateBeforeFirstCall(t *testing.T) {
 	assert.Equal(t, StopIsolated, healthOf(t, r, "mail").Reason)
 	assert.False(t, r.Isolate(""))
 	assert.True(t, r.Isolate("pay"))
-	assert.False(t, r.Isolate("third"), "there is no room, and what is isolated is not evicted")
+	assert.False(t, r.Isolate("third"), "the registry is full, and an isolated tool is not evicted")
 	assert.True(t, r.Isolate("mail"), "again")
 	r = registryWith(t, func(c *Config) { c.RegisteredOnly = true })
 	assert.False(t, r.Isolate("unheard-of"))
 	assert.Zero(t, r.Len())
 }
-
-// --- RegisteredOnly and configs
 
 func TestRegistry_RegisteredOnlyRefusesUnknownNames(t *testing.T) {
 	own := DefaultBreakerConfig()
@@ -563,7 +559,7 @@ func TestRegistry_RegisteredOnlyRefusesUnknownNames(t *testing.T) {
 	r.Remove("registered")
 	assert.False(t, r.AllowRequest("registered"))
 	r.Remove("configured")
-	assert.True(t, r.AllowRequest("configured"), "the config still names it")
+	assert.True(t, r.AllowRequest("configured"), "the config still names the tool")
 }
 
 func TestRegistry_ConfigOfRegisterThenToolsThenBreaker(t *testing.T) {
@@ -586,7 +582,7 @@ func TestRegistry_ConfigOfRegisterThenToolsThenBreaker(t *testing.T) {
 		}
 	}
 	assert.Equal(t, [3]int{3, 2, 4}, [3]int{trips("three"), trips("two"), trips("four")})
-	require.NoError(t, r.Register("four"), "without a config it keeps the one it was given")
+	require.NoError(t, r.Register("four"), "Register without a config keeps the earlier one")
 	require.NoError(t, r.SetConfig(Config{Breaker: threshold(6), Tools: map[string]BreakerConfig{"two": threshold(1), "four": threshold(1)}}))
 	assert.Equal(t, [3]int{6, 1, 4}, [3]int{trips("three"), trips("two"), trips("four")})
 	require.NoError(t, r.Register("three", threshold(5)))
@@ -611,13 +607,13 @@ func TestRegistry_SetConfigKeepsState(t *testing.T) {
 		c.Breaker.FailureThreshold, c.Breaker.RecoveryDuration = 1, time.Second
 		require.NoError(t, r.SetConfig(c))
 		assert.Equal(t, c, r.Config())
-		assert.Equal(t, before, r.HealthSummary(), "a lower threshold does not trip, a cooldown keeps its deadline")
+		assert.Equal(t, before, r.HealthSummary(), "a lower threshold does not open a breaker, and a cooldown keeps its end")
 
 		assert.Error(t, r.SetConfig(Config{MaxTools: -1}))
-		assert.Equal(t, c, r.Config(), "a wrong config changes nothing")
+		assert.Equal(t, c, r.Config(), "an invalid config changes nothing")
 
 		r.RecordFailure("idle", 0)
-		assert.Equal(t, time.Second, healthOf(t, r, "idle").RetryAfter, "the new one is in force")
+		assert.Equal(t, time.Second, healthOf(t, r, "idle").RetryAfter, "the new config applies")
 		time.Sleep(30*time.Second - 1)
 		assert.False(t, r.Available("open"))
 		time.Sleep(time.Nanosecond)
@@ -652,8 +648,6 @@ func TestRegistry_ZeroThresholdClosesWhatIsNotIsolated(t *testing.T) {
 	assert.Equal(t, "open>closed reconfigured 5", events.of("open")[3], "Register tells hooks too")
 }
 
-// --- operators
-
 func TestRegistry_ResetAndIsolateBeginNewEpoch(t *testing.T) {
 	r := NewRegistry()
 	g := &Gate{Registry: r}
@@ -664,7 +658,7 @@ func TestRegistry_ResetAndIsolateBeginNewEpoch(t *testing.T) {
 	before.Settle(Verdict{Outcome: OutcomeFailure, Kind: KindTimeout})
 	h := healthOf(t, r, "search")
 	assert.Equal(t, 0, h.ConsecutiveFailures, "admitted before the reset, so it no longer counts for the breaker")
-	assert.Equal(t, uint64(1), h.Failures, "but it is counted")
+	assert.Equal(t, uint64(1), h.Failures, "the call is still counted")
 	assert.True(t, r.Isolate("search"))
 	assert.True(t, r.Isolate("search"))
 	assert.False(t, r.AllowRequest("search"))
@@ -705,7 +699,7 @@ func TestRegistry_TripScoreCountsFromLastClose(t *testing.T) {
 			r.RecordFailure("flaky", 0)
 		}
 		if !r.Available("flaky") {
-			assert.Equal(t, 4, i, "below 0.5 after the third call, when too few had ended; the fourth was a success")
+			assert.Equal(t, 4, i, "the score is below 0.5 after the third call, when too few had ended; the fourth call was a success")
 			break
 		}
 	}
@@ -755,14 +749,12 @@ func TestRegistry_RefusalsInRowArePerTool(t *testing.T) {
 	}
 	assert.Equal(t, uint64(4), healthOf(t, r, "a").RefusedInRow)
 	r.Reset("a")
-	assert.Equal(t, uint64(4), healthOf(t, r, "a").RefusedInRow, "nobody was admitted yet")
+	assert.Equal(t, uint64(4), healthOf(t, r, "a").RefusedInRow, "no call was admitted yet")
 	r.AllowRequest("a")
 	h := healthOf(t, r, "a")
 	assert.Equal(t, uint64(0), h.RefusedInRow)
 	assert.Equal(t, uint64(4), h.Refused)
 }
-
-// --- iteration
 
 func TestRegistry_AllToleratesBreakAndChange(t *testing.T) {
 	r := NewRegistry()
@@ -779,7 +771,7 @@ func TestRegistry_AllToleratesBreakAndChange(t *testing.T) {
 			r.Remove("c")
 			r.AllowRequest("e")
 		case "b":
-			assert.Equal(t, StateOpen, h.State, "the health is of now, not of the beginning")
+			assert.Equal(t, StateOpen, h.State, "the health is read when it is yielded")
 		}
 	}
 	assert.Equal(t, []string{"a", "b", "d"}, seen, "c was removed, e came too late")
@@ -792,8 +784,8 @@ func TestRegistry_AllToleratesBreakAndChange(t *testing.T) {
 	assert.Equal(t, []string{"a", "b"}, seen)
 }
 
-// Where the score does not trip, a breaker still has to know how many calls had
-// ended when it closed: the rule may be switched on later.
+// A breaker without TripScore still records how many calls had ended when it closed,
+// because SetConfig may switch TripScore on later.
 func TestRegistry_TripMinCallsCountsFromCloseBeforeTripScore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := registryWith(t, nil)
@@ -873,7 +865,7 @@ func TestRegistry_ToolWithRunningHookIsNotEvicted(t *testing.T) {
 	<-done
 	stop()
 	require.True(t, r.AllowRequest("b"))
-	assert.Equal(t, uint64(1), r.HealthSummary().Evicted, "now it may go")
+	assert.Equal(t, uint64(1), r.HealthSummary().Evicted, "the tool can be evicted after its hook has returned")
 }
 
 func TestRegistry_UndeliveredPermitUnparksEntry(t *testing.T) {
@@ -882,7 +874,7 @@ func TestRegistry_UndeliveredPermitUnparksEntry(t *testing.T) {
 		r.Record("a", Verdict{Outcome: OutcomeThrottled, RetryAfter: time.Second}, 0)
 		time.Sleep(time.Second)
 		n := r.table.Get("a")
-		n.Value.stats.admitted.Add(1) // a permit that is being thought about
+		n.Value.stats.admitted.Add(1) // an admission has counted a permit and not returned it yet
 		require.True(t, r.AllowRequest("b"), "untracked")
 		require.True(t, n.Value.parked.Load())
 		n.Value.stats.settled.Add(1)
@@ -931,7 +923,8 @@ func TestRegistry_EntryFreedByHookEndingGoroutineIsEvicted(t *testing.T) {
 	}
 }
 
-// The events of a tool wait for those before them, so none may be left out.
+// Events of a tool are delivered in the order of their epochs, so a missing one would
+// hold up all later ones.
 func TestRegistry_HookEndingGoroutineOfSetConfigSilencesNoTool(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 1 })
 	tools := []string{"a", "b", "c"}

@@ -24,12 +24,12 @@ func TestHealthRouter_TakesFirstHealthySubstitute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		router := routerWith(t, map[string][]string{"a": {"b", "c", "d"}, "b": {"z"}})
 		for _, c := range []struct {
-			open, weak string // tools whose breaker is open; unhealthy but closed ones
+			open, weak string // tools with an open breaker; unhealthy tools with a closed one
 			want       string
 			available  bool
 		}{
 			{"", "", "a", true},
-			{"", "a", "a", true}, // the score blocks nobody
+			{"", "a", "a", true}, // the score refuses no call
 			{"a", "", "b", true},
 			{"a", "b", "c", true},
 			{"ab", "", "c", true},
@@ -71,7 +71,7 @@ func TestHealthRouter_TakesFirstHealthySubstitute(t *testing.T) {
 			}
 		}
 
-		// A recovered primary gets its probe back at once, a sick substitute does
+		// A primary whose cooldown is over gets the probe; a sick substitute does
 		// not keep it.
 		registry := NewRegistry()
 		failTimes(registry, "a", 3)
@@ -126,7 +126,7 @@ func TestHealthRouter_NilAndZeroHaveNoSubstitutes(t *testing.T) {
 		assert.Equal(t, "b", name)
 		assert.True(t, available)
 		_, available = router.Resolve("a", nil)
-		assert.True(t, available, "a nil registry refuses nobody")
+		assert.True(t, available, "a nil registry refuses no call")
 	}
 }
 
@@ -359,8 +359,6 @@ func TestGate_ClassifierDecides(t *testing.T) {
 	assert.Equal(t, uint64(2), healthOf(t, r, "search").Successes)
 }
 
-// --- refusals
-
 func TestRefusal_SaysWhyAndHowLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()
@@ -463,8 +461,6 @@ func TestRefusal_InRow(t *testing.T) {
 	assert.Equal(t, uint64(0), healthOf(t, r, "a").InFlight)
 }
 
-// --- probes
-
 func TestPermit_ReleasedProbeIsFreeAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()
@@ -479,7 +475,7 @@ func TestPermit_ReleasedProbeIsFreeAtOnce(t *testing.T) {
 		probe.Release()
 		probe.Settle(Verdict{})
 		_, err = g.Allow(t.Context(), "search")
-		assert.ErrorIs(t, err, ErrProbeInFlight, "a permit that is spent frees nobody else's slot")
+		assert.ErrorIs(t, err, ErrProbeInFlight, "a settled permit does not free the slot of another")
 		again.Settle(Verdict{})
 		assert.Equal(t, StateClosed, healthOf(t, r, "search").State)
 		plain, err := g.Allow(t.Context(), "search")
@@ -500,7 +496,7 @@ func TestPermit_KeepAliveRenewsLeaseOfLiveProbeOnly(t *testing.T) {
 		for range 5 {
 			time.Sleep(29 * time.Second)
 			probe.KeepAlive()
-			assert.Equal(t, time.Minute, healthOf(t, r, "search").RetryAfter, "lease and cooldown begin anew")
+			assert.Equal(t, time.Minute, healthOf(t, r, "search").RetryAfter, "lease and cooldown start again")
 		}
 		time.Sleep(20 * time.Second)
 		ordinary.KeepAlive()
@@ -509,7 +505,7 @@ func TestPermit_KeepAliveRenewsLeaseOfLiveProbeOnly(t *testing.T) {
 		events := recordEvents(r)
 		probe.KeepAlive()
 		assert.Equal(t, StateOpen, healthOf(t, r, "search").State, "too late")
-		assert.Equal(t, []string{"half-open>open lease_expired 4"}, events.of("search"), "it is noticed, and told")
+		assert.Equal(t, []string{"half-open>open lease_expired 4"}, events.of("search"), "the call finds the expired lease, and the hook hears of it")
 		probe.Release()
 		ordinary.Release()
 		assert.False(t, r.Available("search"))
@@ -541,8 +537,8 @@ func TestPermit_ProbeOutcomeMovesBreaker(t *testing.T) {
 		assert.Equal(t, 30*time.Second, h.RetryAfter)
 		assert.Equal(t, 4, h.ConsecutiveFailures)
 
-		// A lost probe's late success: an operator has closed the breaker by then,
-		// and what was admitted before that teaches nothing.
+		// A lost probe succeeds late, after an operator has closed the breaker. A call
+		// that was admitted before the reset does not change the lease.
 		time.Sleep(30 * time.Second)
 		late, err := g.Allow(t.Context(), "search")
 		require.NoError(t, err)
@@ -585,15 +581,13 @@ func TestPermit_ThrottleOfOldEpochHolds(t *testing.T) {
 	assert.Equal(t, StopRateLimited, healthOf(t, r, "search").Reason)
 }
 
-// --- substitutes
-
 func TestGate_TakesNoProbeThatItDoesNotUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()
 		g := &Gate{Registry: r, Router: routerWith(t, map[string][]string{"a": {"b", "c"}})}
 		failTimes(r, "b", 3)
 		failTimes(r, "c", 3)
-		time.Sleep(30 * time.Second) // b and c would be probed
+		time.Sleep(30 * time.Second) // a probe of b and of c is due
 		failTimes(r, "a", 3)
 		permit, err := g.Allow(t.Context(), "a")
 		require.NoError(t, err)
@@ -607,20 +601,20 @@ func TestGate_TakesNoProbeThatItDoesNotUse(t *testing.T) {
 		_, err = g.Allow(t.Context(), "a")
 		var refusal *Refusal
 		require.ErrorAs(t, err, &refusal)
-		assert.Equal(t, "a", refusal.Tool, "the refusal is of the tool that was asked for")
+		assert.Equal(t, "a", refusal.Tool, "the refusal names the tool that the caller asked for")
 		assert.Equal(t, StopCircuitOpen, refusal.Reason)
 		assert.Equal(t, uint64(3), refusal.InRow)
-		assert.Equal(t, uint64(0), healthOf(t, r, "b").Refused, "who would refuse is not asked")
+		assert.Equal(t, uint64(0), healthOf(t, r, "b").Refused, "a substitute that would refuse is not asked")
 		permit.Done(t.Context(), nil)
 		second.Release()
 
 		third, err := g.Allow(t.Context(), "a")
 		require.NoError(t, err)
-		assert.Equal(t, "b", third.Tool(), "b is well again")
+		assert.Equal(t, "b", third.Tool(), "b has recovered")
 		assert.False(t, third.Probe())
 		third.Release()
 
-		// The primary is open to its own probe first.
+		// The primary gets its own probe first.
 		time.Sleep(30 * time.Second)
 		primary, err := g.Allow(t.Context(), "a")
 		require.NoError(t, err)
@@ -685,7 +679,7 @@ func TestGate_OfferLeavesOutWhatCannotBeCalled(t *testing.T) {
 	})
 }
 
-// A whole day of exact limits: however many ask at once, one is the probe.
+// However many callers ask at once, one of them gets the probe.
 func TestGate_ExactlyOneCallerGetsProbe(t *testing.T) {
 	rounds := 200
 	if testing.Short() || race.Enabled {
@@ -728,8 +722,6 @@ func TestGate_ExactlyOneCallerGetsProbe(t *testing.T) {
 	})
 }
 
-// The least value of a rule, the last one, and what a rule must leave alone.
-
 func TestGate_DeadlineFloorIsComparedWithCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()
@@ -746,8 +738,8 @@ func TestGate_DeadlineFloorIsComparedWithCall(t *testing.T) {
 	})
 }
 
-// A lease that has run out becomes known by a question or a report. A permit that
-// is no probe's, and is only given back or said to be alive, is neither.
+// An expired lease is found by the next admission or report. Release and KeepAlive of
+// an ordinary permit are neither.
 func TestPermit_OrdinaryReleaseAndKeepAliveDoNotExpireLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()
@@ -784,7 +776,7 @@ func TestGate_ClassifierEndingGoroutineSettlesAsFailure(t *testing.T) {
 			permit.Done(t.Context(), errBroken)
 		})
 		h := healthOf(t, r, "a")
-		assert.Equal(t, StateOpen, h.State, "the probe has failed, its slot is free")
+		assert.Equal(t, StateOpen, h.State, "the probe failed and freed its slot")
 		assert.Zero(t, h.InFlight)
 		assert.Equal(t, uint64(2), h.Failures)
 	})
@@ -807,7 +799,7 @@ func TestGate_RefusalHookEndingGoroutineReleasesNothing(t *testing.T) {
 			endsGoroutine(func() { ask(t.Context(), r); t.Error("the hook has not ended the goroutine") })
 			h := healthOf(t, r, "a")
 			assert.Zero(t, h.InFlight, name)
-			assert.Equal(t, name == "by name", h.ProbeDue, name+": nobody has been told yes")
+			assert.Equal(t, name == "by name", h.ProbeDue, name+": no caller was admitted")
 		})
 	}
 }

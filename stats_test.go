@@ -26,18 +26,18 @@ func TestStats_EWMAInIntegers(t *testing.T) {
 	for range 200 {
 		s.RecordFailure(KindTimeout, 0)
 	}
-	assert.Equal(t, int64(0), s.ewma(), "it reaches the bottom")
+	assert.Equal(t, int64(0), s.ewma(), "repeated failures reach zero")
 	for range 200 {
 		s.RecordSuccess(0)
 	}
-	assert.Equal(t, int64(999_997), s.ewma(), "integer division keeps it from the very top")
+	assert.Equal(t, int64(999_997), s.ewma(), "integer division stops below one")
 }
 
 func TestStats_Score(t *testing.T) {
 	s := NewStats()
 	c := s.Read()
 	assert.Equal(t, Counts{EWMA: 1}, c)
-	assert.Equal(t, 1.0, c.SuccessRate(), "no calls are no bad news")
+	assert.Equal(t, 1.0, c.SuccessRate(), "without calls the rate is 1")
 	assert.Equal(t, 1.0, c.Score())
 	for range 3 {
 		s.RecordSuccess(0)
@@ -129,7 +129,7 @@ func TestStats_FailuresByKind(t *testing.T) {
 	for k := KindTimeout; k < KindUnknown; k++ {
 		want[k] = uint64(k) + 1
 	}
-	want[KindUnknown] = uint64(KindUnknown) + 1 + 1 + 2 // its own, none and the two that are no kinds
+	want[KindUnknown] = uint64(KindUnknown) + 1 + 1 + 2 // its own, KindNone, and the two invalid kinds
 	assert.Equal(t, want, c.ByKind)
 	sum := uint64(0)
 	for _, n := range want {
@@ -177,7 +177,7 @@ func TestStats_InFlightIsAdmittedMinusSettled(t *testing.T) {
 	s.settled.Add(1)
 	assert.Equal(t, uint64(1), s.inFlight())
 	assert.True(t, s.inUse())
-	s.nameOK.Add(1) // no permit
+	s.nameOK.Add(1) // a report by name settles no permit
 	assert.True(t, s.inUse())
 	s.settled.Add(1)
 	assert.False(t, s.inUse())
@@ -192,7 +192,7 @@ func TestStats_OutcomesGoToTheirCounters(t *testing.T) {
 			s.outcome(&s.permitOK, Verdict{Outcome: outcome, Kind: KindServerError}, int64(time.Second))
 		}
 	}
-	s.outcome(&s.permitOK, Verdict{Outcome: 99}, 0) // no outcome is no evidence
+	s.outcome(&s.permitOK, Verdict{Outcome: 99}, 0) // an invalid outcome is neutral
 	c := s.Read()
 	assert.Equal(t, uint64(1), s.permitOK.Load())
 	assert.Equal(t, uint64(1), c.Successes)
@@ -201,7 +201,7 @@ func TestStats_OutcomesGoToTheirCounters(t *testing.T) {
 	assert.Equal(t, time.Second, c.Average)
 }
 
-// Readers run while writers do: whatever a reader sees has to add up.
+// Readers run beside writers: the figures of one Read must agree with each other.
 func TestStats_ReadIsConsistentDuringWrites(t *testing.T) {
 	s := NewStats()
 	const writers, calls = 4, 3000
@@ -258,7 +258,7 @@ func TestStats_ReadIsConsistentDuringWrites(t *testing.T) {
 	assert.Equal(t, time.Duration((writers*calls+1)/2), c.Average)
 }
 
-// Each finds no counters by kind, the EWMA at its top and a maximum of 0.
+// Each call finds no counters by kind, an EWMA of one and a maximum of zero.
 func TestStats_FirstConcurrentFailuresAreCounted(t *testing.T) {
 	const calls = 3
 	var one Stats

@@ -13,8 +13,7 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// TestClassify_CommonErrorsDoNotAllocate keeps the path of a failing tool
-// cheap: this is when there are many calls.
+// Errors of a failing tool come in great numbers, so classifying them must be cheap.
 func TestClassify_CommonErrorsDoNotAllocate(t *testing.T) {
 	for name, err := range commonErrors() {
 		toolhealth.Classify(context.Background(), err)

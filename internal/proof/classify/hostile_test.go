@@ -13,7 +13,7 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// panicsLike panics in every method that anybody might call.
+// panicsLike panics in every method that a classifier might call.
 type panicsLike struct{ StatusCode *int }
 
 func (panicsLike) Error() string                   { panic("Error") }
@@ -34,7 +34,7 @@ func (panicsLike) Retryable() bool                 { panic("Retryable") }
 func (panicsLike) GetRetryAfter() time.Duration    { panic("GetRetryAfter") }
 func (panicsLike) ToolVerdict() toolhealth.Verdict { panic("ToolVerdict") }
 
-// panicsInJoin panics where an errors.Join is asked for its parts.
+// panicsInJoin panics when it is asked for its parts.
 type panicsInJoin struct{}
 
 func (panicsInJoin) Error() string   { return "join" }
@@ -47,19 +47,19 @@ func (*cyclic) Error() string   { return "cyclic" }
 func (e *cyclic) Unwrap() error { return e.cause }
 func (e *cyclic) Timeout() bool { return e.cause.(interface{ Timeout() bool }).Timeout() }
 
-// endless has a new cause at every look.
+// endless has a new cause each time.
 type endless struct{ n int }
 
 func (endless) Error() string   { return "endless" }
 func (e endless) Unwrap() error { return endless{e.n + 1} }
 
-// widening doubles at every look.
+// widening has two new causes each time.
 type widening struct{}
 
 func (widening) Error() string   { return "widening" }
 func (widening) Unwrap() []error { return []error{widening{}, widening{}} }
 
-// uncomparable is comparable by its type and panics when compared.
+// uncomparable has a comparable type, and comparing it panics.
 type uncomparable struct {
 	StatusCode int
 	Body       any
@@ -71,7 +71,7 @@ type uncomparableSlice []string
 
 func (uncomparableSlice) Error() string { return "slice" }
 
-// nilField follows a pointer that is nil.
+// nilField has methods that follow a nil pointer.
 type nilField struct{ inner *openaiLike }
 
 func (e *nilField) Error() string       { return e.inner.Code }
@@ -94,7 +94,7 @@ type anyStatus struct {
 func (anyStatus) Error() string   { return "strange fields" }
 func (anyStatus) Code2() struct{} { return struct{}{} }
 
-// interfaceStatus has a GRPCStatus that returns an interface, and a nil one.
+// interfaceStatus has a GRPCStatus that returns a nil interface.
 type interfaceStatus struct{}
 
 func (interfaceStatus) Error() string                        { return "interface" }
@@ -173,7 +173,7 @@ func TestClassify_HostileErrorDoesNotReachRules(t *testing.T) {
 	asked := false
 	rules := toolhealth.ErrorRules{Own: []toolhealth.Rule{func(error) (toolhealth.Verdict, bool) { asked = true; return toolhealth.Verdict{}, false }}}
 	assert.Equal(t, "failure unknown", verdictText(rules.Classify(t.Context(), self)))
-	assert.False(t, asked, "errors.As in a rule would not come back")
+	assert.False(t, asked, "errors.As in a rule would not return")
 	assert.Equal(t, "neutral canceled", verdictText(toolhealth.Classify(canceledContext(t, nil), self)))
 	assert.Equal(t, "neutral refused unsent", verdictText(toolhealth.Classify(t.Context(), errors.Join(toolhealth.ErrRefused, self))))
 	v, known := toolhealth.For(func(*cyclic) toolhealth.Verdict { return toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected} })(self)

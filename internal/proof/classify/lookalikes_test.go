@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// httpDead has a status that its own fields deny: methods come first.
+// httpDead has a method and a field for the status; the method counts.
 type httpDead struct{ StatusCode int }
 
 func (httpDead) Error() string       { return "dead" }
@@ -36,7 +36,7 @@ type waitIntLike struct {
 
 func (*waitIntLike) Error() string { return "wait" }
 
-// Look-alikes: the shapes of errors in other people's packages.
+// Look-alikes have the shapes of errors in other packages.
 
 // httpAnswer returns a response with headers, given as names and values in turn.
 func httpAnswer(status int, header ...string) *http.Response {
@@ -183,7 +183,7 @@ func (*gaxLike) Error() string                 { return "gax" }
 func (e *gaxLike) HTTPCode() int               { return e.http }
 func (e *gaxLike) GRPCStatus() *grpcStatusLike { return e.grpc }
 
-// Code is named as the number types of gRPC and connect are.
+// Code has the name of the code types of gRPC and connect.
 type Code uint32
 
 type grpcStatusLike struct{ code Code }
@@ -221,7 +221,7 @@ type jsonrpcLike struct {
 
 func (e *jsonrpcLike) Error() string { return e.Message }
 
-// URLElicitationRequiredError is known by its name.
+// URLElicitationRequiredError is recognized by its name.
 type URLElicitationRequiredError struct{}
 
 func (URLElicitationRequiredError) Error() string { return "URL elicitation required" }
@@ -241,7 +241,7 @@ type pgxSafeLike bool
 func (pgxSafeLike) Error() string       { return "pgx" }
 func (e pgxSafeLike) SafeToRetry() bool { return bool(e) }
 
-// pgxNoRowsLike is sql.ErrNoRows, and not by Unwrap.
+// pgxNoRowsLike matches sql.ErrNoRows by Is and not by Unwrap.
 type pgxNoRowsLike struct{}
 
 func (pgxNoRowsLike) Error() string        { return "no rows in result set" }
@@ -269,8 +269,8 @@ type isLike struct{ target error }
 func (isLike) Error() string          { return "is" }
 func (e isLike) Is(target error) bool { return target == e.target }
 
-// h2StreamLike is seen as the stream error of net/http is: by a struct of its
-// shape, whatever that is called.
+// h2StreamLike has the shape of the stream error of net/http, by which it is
+// recognized.
 type h2StreamLike struct {
 	StreamID uint32
 	Code     uint32

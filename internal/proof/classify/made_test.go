@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Errors made for real.
+// The errors in this file come from real failures.
 
 func refusedDial(t *testing.T) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -44,7 +44,7 @@ func httpGet(t *testing.T, timeout time.Duration, serve func(net.Conn)) error {
 		}
 	}()
 	client := http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true}}
-	_, err = client.Get("http://" + l.Addr().String()) //nolint:bodyclose // it fails
+	_, err = client.Get("http://" + l.Addr().String()) // it fails
 	return err
 }
 
@@ -66,19 +66,19 @@ func redirectLoop(t *testing.T) error {
 }
 
 func httpError(target string) error {
-	_, err := http.Get(target) //nolint:bodyclose,noctx // it fails
+	_, err := http.Get(target) // it fails
 	return err
 }
 
 func invalidHeader(t *testing.T) error {
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:1", nil)
 	r.Header["X"] = []string{"a\nb"}
-	_, err := http.DefaultClient.Do(r) //nolint:bodyclose // it fails
+	_, err := http.DefaultClient.Do(r) // it fails
 	return err
 }
 
 func noCommand() error {
-	return exec.Command("a-command-that-nobody-has-installed").Run() //nolint:noctx // it does not start
+	return exec.Command("a-command-that-is-not-installed").Run() // it does not start
 }
 
 func notExecutable(t *testing.T) error {
@@ -86,7 +86,7 @@ func notExecutable(t *testing.T) error {
 	if os.WriteFile(name, []byte("\x00no program"), 0o700) != nil {
 		return nil
 	}
-	return exec.Command(name).Run() //nolint:noctx // it does not start
+	return exec.Command(name).Run() // it does not start
 }
 
 func shell(t *testing.T, script string) error {

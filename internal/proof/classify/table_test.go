@@ -61,7 +61,7 @@ func TestClassify_Table(t *testing.T) {
 			{"a refusal of a breaker", &toolhealth.Refusal{Reason: toolhealth.StopCircuitOpen, RetryAfter: 5 * time.Second}, "neutral refused unsent 5s"},
 			{"the ancestor of all refusals", toolhealth.ErrRefused, "neutral refused unsent"},
 			{"one of its sentinels", toolhealth.ErrRateLimited, "neutral refused unsent"},
-			{"somebody else's open breaker", errors.New("circuit breaker is open"), "neutral refused unsent"},
+			{"an open breaker of another library", errors.New("circuit breaker is open"), "neutral refused unsent"},
 			{"a panic", &toolhealth.PanicError{Value: "boom"}, "failure panic"},
 			{"a panic with an error that would be retried", &toolhealth.PanicError{Value: &openaiLike{StatusCode: 503}}, "failure panic"},
 			{"a question to the user (mcp-go)", URLElicitationRequiredError{}, "neutral denied"},
@@ -112,13 +112,13 @@ func TestClassify_Table(t *testing.T) {
 		{"HTTP statuses", statusRows()},
 		{"where SDKs keep the status", []classRow{
 			{"openai", &openaiLike{StatusCode: 503}, "failure server_error retry"},
-			{"openai, an empty purse", &openaiLike{StatusCode: 429, Code: "insufficient_quota", Response: httpAnswer(0, "Retry-After", "9")}, "failure rate_limited"},
-			{"openai, a full pipe", &openaiLike{StatusCode: 429, Code: "rate_limit_exceeded", Response: httpAnswer(0, "Retry-After", "9")}, "throttled rate_limited retry 9s"},
+			{"openai, an exhausted quota", &openaiLike{StatusCode: 429, Code: "insufficient_quota", Response: httpAnswer(0, "Retry-After", "9")}, "failure rate_limited"},
+			{"openai, a rate limit", &openaiLike{StatusCode: 429, Code: "rate_limit_exceeded", Response: httpAnswer(0, "Retry-After", "9")}, "throttled rate_limited retry 9s"},
 			{"openai, milliseconds", &openaiLike{StatusCode: 429, Response: httpAnswer(0, "Retry-After-Ms", "1500", "Retry-After", "2")}, "throttled rate_limited retry 1.5s"},
 			{"anthropic", &anthropicLike{StatusCode: 529, Response: httpAnswer(0, "Retry-After", "3")}, "failure server_error retry 3s"},
 			{"anthropic, a spending limit", &anthropicLike{StatusCode: 429, code: "workspace_spend_limit_reached"}, "failure rate_limited"},
 			{"go-openai", &goOpenaiLike{HTTPStatusCode: 500}, "failure server_error retry"},
-			{"go-openai, an empty purse", &goOpenaiLike{HTTPStatusCode: 429, Code: any("insufficient_quota")}, "failure rate_limited"},
+			{"go-openai, an exhausted quota", &goOpenaiLike{HTTPStatusCode: 429, Code: any("insufficient_quota")}, "failure rate_limited"},
 			{"go-openai, a code that is no text", &goOpenaiLike{HTTPStatusCode: 429, Code: 7}, "failure rate_limited retry"},
 			{"go-openai, no status but a cause", &goOpenaiRequestLike{Err: io.EOF}, "failure connection retry"},
 			{"azure", &azureLike{StatusCode: 404, ErrorCode: "BlobNotFound"}, "rejected not_found"},
@@ -136,13 +136,13 @@ func TestClassify_Table(t *testing.T) {
 			{"smithy, it could not send", &smithySendLike{}, "failure connection retry"},
 			{"smithy, it gave up", &smithyCanceledLike{}, "failure canceled"},
 			{"slack, by value", slackLike{Code: 500}, "failure server_error retry"},
-			{"slack, the slower words", &slackLimitLike{RetryAfter: 30 * time.Second}, "throttled rate_limited retry 30s"},
+			{"slack, a rate limit", &slackLimitLike{RetryAfter: 30 * time.Second}, "throttled rate_limited retry 30s"},
 			{"go-github", &githubLike{Response: httpAnswer(502)}, "failure server_error retry"},
 			{"go-github, without a response", &githubLike{}, "failure unknown"},
-			// A 403 is a rejection whatever the header says; the wait is kept for who wants it.
+			// A 403 is a rejection whatever the header says; the verdict keeps the wait.
 			{"go-github, a second limit", &githubAbuseLike{Response: httpAnswer(403), RetryAfter: new(time.Minute)}, "rejected unauthorized 1m0s"},
 			{"fantasy", &fantasyLike{StatusCode: 429, ResponseHeaders: map[string]string{"retry-after": "2"}}, "throttled rate_limited retry 2s"},
-			{"fantasy, it knows better", &fantasyLike{StatusCode: 503, never: true}, "failure server_error"},
+			{"fantasy, marked as not retryable", &fantasyLike{StatusCode: 503, never: true}, "failure server_error"},
 			{"a method of the user's own type", statusMethodLike(418), "rejected invalid_request"},
 			{"gax over HTTP", &gaxLike{http: 503}, "failure server_error retry"},
 			{"gax over gRPC", &gaxLike{http: -1, grpc: &grpcStatusLike{14}}, "failure server_error retry"},
@@ -168,7 +168,7 @@ func TestClassify_Table(t *testing.T) {
 			{"protocol version", &jsonrpcLike{Code: -32022}, "failure contract"},
 			{"rate limit", &jsonrpcLike{Code: -32029}, "failure rate_limited retry"},
 			{"the user is asked", &jsonrpcLike{Code: -32042}, "neutral denied"},
-			{"request cancelled", &jsonrpcLike{Code: -32800}, "failure canceled"},
+			{"request canceled", &jsonrpcLike{Code: -32800}, "failure canceled"},
 			{"a code of the server's own", &jsonrpcLike{Code: -32050}, "failure server_error"},
 			{"mcp-go: a status", errors.New("request failed with status 404: gone"), "rejected not_found"},
 			{"mcp-go: no status", errors.New("request failed with status abc"), "failure unknown"},
@@ -189,7 +189,7 @@ func TestClassify_Table(t *testing.T) {
 			{"crashed", &pgLike{"57P02"}, "failure connection retry"},
 			{"starting", &pgLike{"57P03"}, "failure connection retry"},
 			{"too many connections", &pgLike{"53300"}, "failure server_error retry"},
-			{"query cancelled: the statement's timeout", &pgLike{"57014"}, "failure timeout"},
+			{"query canceled: the statement's timeout", &pgLike{"57014"}, "failure timeout"},
 			{"bad value", &pgLike{"22012"}, "rejected invalid_request"},
 			{"constraint", &pgLike{"23505"}, "rejected invalid_request"},
 			{"syntax", &pgLike{"42601"}, "rejected invalid_request"},
@@ -209,7 +209,7 @@ func TestClassify_Table(t *testing.T) {
 			{"mysql: the user's connections", &mysqlLike{Number: 1203}, "failure server_error retry"},
 			{"mysql: access denied", &mysqlLike{Number: 1045}, "rejected unauthorized"},
 			{"mysql: access denied to the database", &mysqlLike{Number: 1044}, "rejected unauthorized"},
-			// Not the caller's fault: it used to be writable.
+			// Not the fault of the caller: the database has become read-only.
 			{"mysql: read-only", &mysqlLike{Number: 1290}, "failure server_error"},
 			{"mysql: syntax", &mysqlLike{Number: 1064}, "rejected invalid_request"},
 			{"mysql: duplicate", &mysqlLike{Number: 1062}, "rejected conflict"},
@@ -236,8 +236,8 @@ func TestClassify_Table(t *testing.T) {
 			{"a file that is no program", notExecutable(t), "failure not_found unsent"},
 			{"the shell found no command", shell(t, "exit 127"), "failure not_found"},
 			{"the shell could not run it", shell(t, "exit 126"), "failure not_found"},
-			{"the command said no", shell(t, "exit 1"), "rejected invalid_request"},
-			{"the command said no, louder", shell(t, "exit 125"), "rejected invalid_request"},
+			{"the command failed", shell(t, "exit 1"), "rejected invalid_request"},
+			{"the command failed with the highest code", shell(t, "exit 125"), "rejected invalid_request"},
 			{"killed", shell(t, "kill -9 $$"), "failure unknown"},
 			{"a child was killed", shell(t, "exit 137"), "failure unknown"},
 			{"no more processes", &fs.PathError{Op: "fork/exec", Path: "/bin/x", Err: syscall.EAGAIN}, "neutral not_dispatched retry"},
@@ -275,9 +275,8 @@ func TestClassify_Table(t *testing.T) {
 	}
 }
 
-// statusRows are the statuses as an SDK's error carries them. Where the page of
-// evidence behind this table and the design differ, the design has won: 421, 499,
-// 511 and 409 are as every 4xx and 5xx.
+// statusRows are the statuses as the error of an SDK carries them. Of the unusual ones,
+// 409, 421 and 499 are rejections as other 4xx, and 511 is a failure as other 5xx.
 func statusRows() []classRow {
 	var rows []classRow
 	for want, statuses := range map[string][]int{

@@ -121,7 +121,7 @@ func TestGuard_LargestBudgetIsNotEmpty(t *testing.T) {
 		c.Default = toolhealth.Policy{MaxAttempts: 2, RetryBudget: math.MaxInt}
 	})
 	_, err := toolhealth.Call(t.Context(), g, "a", plays(errBusy).run)
-	assert.NoError(t, err, "it used to overflow")
+	assert.NoError(t, err, "the largest budget overflows")
 }
 
 func TestGuard_WithoutBudgetOrRegistryOnlyMaxAttemptsLimits(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// flagged is a result as MCP has it: it came, and says that the tool failed.
+// flagged is a result that can say of itself that the tool failed, as those of MCP do.
 type flagged struct {
 	IsError bool
 	Text    string
@@ -117,8 +117,8 @@ func TestGuard_ChecksRunInOrderAndOnlyOnResults(t *testing.T) {
 	assert.Equal(t, []string{"1", "2", "wrapped"}, ran)
 }
 
-// grep says with exit code 1 that it found nothing: that used to come back as a
-// failed call and went on to the substitutes.
+// The exit code 1 of grep means that it found nothing. That is an answer: the call
+// succeeds, and no substitute runs.
 func TestGuard_ErrorClassifiedAsSuccessIsReturned(t *testing.T) {
 	nothingFound := &exec.ExitError{}
 	r := toolhealth.NewRegistry()
@@ -138,7 +138,7 @@ func TestGuard_ErrorClassifiedAsSuccessIsReturned(t *testing.T) {
 		ctx, info := toolhealth.WithCallInfo(t.Context())
 		out, err := toolhealth.Call(ctx, g, "grep", func(context.Context, string) (string, error) { return "0 lines", nothingFound })
 		assert.Equal(t, "0 lines", out)
-		assert.Same(t, nothingFound, err, "the error is handed on as it is")
+		assert.Same(t, nothingFound, err, "the error is returned unchanged")
 		assert.Equal(t, toolhealth.CallInfo{Requested: "grep", Served: "grep", Attempts: 1}, *info)
 		assert.Equal(t, toolhealth.StopNone, final.Reason)
 	}

@@ -60,7 +60,7 @@ func TestGuardConfig_ValidateReportsEveryField(t *testing.T) {
 	assert.Equal(t, want, guardConfigFields(c.Validate()))
 }
 
-// guardConfigFields are the fields of all the ConfigErrors in err.
+// guardConfigFields returns the fields of all ConfigErrors in err.
 func guardConfigFields(err error) (fields []string) {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {

@@ -30,7 +30,7 @@ func TestGuard_RescueBySubstituteStillCountsAgainstPrimary(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "b", out)
 		}
-		assert.Equal(t, []string{"a", "b", "a", "b", "a", "b", "b"}, names, "the fourth call spares the open one")
+		assert.Equal(t, []string{"a", "b", "a", "b", "a", "b", "b"}, names, "the fourth call skips the tool whose breaker is open")
 		a, b := healthOf(t, r, "a"), healthOf(t, r, "b")
 		assert.Equal(t, toolhealth.StateOpen, a.State)
 		assert.Equal(t, [2]uint64{0, 3}, [2]uint64{a.Successes, a.Failures})
@@ -87,7 +87,7 @@ func TestGuard_ErrorListsRefusalsAndSmallestWait(t *testing.T) {
 func TestGuard_RejectedRequestDoesNotFallBack(t *testing.T) {
 	for name, answer := range map[string]error{
 		"rejected": statusErr(400), "denied by the host": toolhealth.WithVerdict(errors.New("no"), denied),
-		"cancelled": toolhealth.WithVerdict(errors.New("stop"), toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, Kind: toolhealth.KindCanceled}),
+		"canceled": toolhealth.WithVerdict(errors.New("stop"), toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, Kind: toolhealth.KindCanceled}),
 	} {
 		g := guardWithBackups(t, patient(t), nil, "b")
 		tool, partial := failing(answer), false
@@ -123,7 +123,7 @@ func TestGuard_CancellationEndsFallback(t *testing.T) {
 	})
 	e := toolError(t, err)
 	assert.Equal(t, []string{"a", "b"}, names)
-	assert.Equal(t, toolhealth.StopCanceled, e.Reason, "not the primary's, which is older")
+	assert.Equal(t, toolhealth.StopCanceled, e.Reason, "not the reason of the primary")
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
@@ -145,9 +145,9 @@ func TestGuard_WithoutFallback(t *testing.T) {
 	assert.Len(t, toolError(t, err).Candidates, 1)
 	_, err = toolhealth.Call(ctx, g, "outer", func(ctx context.Context, _ string) (string, error) { return toolhealth.Call(ctx, g, "a", tool.run) })
 	require.Error(t, err)
-	assert.Equal(t, []string{"a", "a"}, tool.names, "calls further in heed it")
+	assert.Equal(t, []string{"a", "a"}, tool.names, "inner calls obey it")
 	out, err := toolhealth.Call(ctx, g, "a", tool.run, toolhealth.Partial(func(context.Context, *toolhealth.ToolError) (string, error) { return "part", nil }))
-	assert.NoError(t, err, "a Partial handler is asked all the same")
+	assert.NoError(t, err, "a Partial handler still runs")
 	assert.Equal(t, "part", out)
 }
 

@@ -32,8 +32,8 @@ func TestGuard_GoexitOfProbeFreesSlot(t *testing.T) {
 	})
 }
 
-// An observer or a hook that ends its goroutine, as t.FailNow does, used to leave
-// the call among those that are running, for ever.
+// An observer or a hook may end its goroutine, as t.FailNow does. The call must not
+// be counted as running forever.
 func TestGuard_CallEndsWhenObserverOrHookEndsGoroutine(t *testing.T) {
 	for name, answer := range map[string]error{"success": nil, "failure": errBusy, "last failure": statusErr(400)} {
 		for _, who := range []string{"observer of the attempt", "observer of the end", "hook"} {
@@ -124,8 +124,8 @@ func TestGuard_PanicEndsCallWhenObserverEndsGoroutine(t *testing.T) {
 	assert.Equal(t, uint64(1), h.Guard.Failed)
 }
 
-// goexitThenPanics is what a helper of package testing does in a fake tool whose
-// clean-up fails: the panic is recovered by the guard, the goroutine ends all the same.
+// goexitThenPanics is a fake tool that calls t.FailNow and whose clean-up panics: the
+// guard recovers the panic, and the goroutine still ends.
 func goexitThenPanics(context.Context, string) (int, error) {
 	defer func() { panic("clean-up failed") }()
 	runtime.Goexit()
@@ -134,7 +134,7 @@ func goexitThenPanics(context.Context, string) (int, error) {
 
 func TestGuard_GoexitThenPanicSettlesPermit(t *testing.T) {
 	for name, change := range map[string]func(*toolhealth.GuardConfig){
-		"quick":    nil,
+		"plain":    nil,
 		"observed": func(c *toolhealth.GuardConfig) { c.Observe = ignoreEvents },
 		"timeout":  func(c *toolhealth.GuardConfig) { c.Default.Timeout = time.Second },
 	} {
@@ -156,21 +156,21 @@ func TestGuard_GoexitThenPanicFreesProbe(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		g := guardOn(t, r, nil)
 		endsGoroutine(func() { _, _ = toolhealth.Call(t.Context(), g, "a", goexitThenPanics) })
-		assert.True(t, r.Available("a"), "there is no lease that would end it")
+		assert.True(t, r.Available("a"), "no lease would end the probe")
 	})
 }
 
-// A tool that has answered has, whatever a hook does that hears of it.
+// A tool that has answered has answered, whatever a hook then does.
 func TestGuard_AnsweredCallIsSuccessWhenHookEndsGoroutine(t *testing.T) {
 	fine := toolhealth.WithVerdict(errBroken, toolhealth.Verdict{Outcome: toolhealth.OutcomeSuccess})
 	for name, c := range map[string]struct {
 		observe func(context.Context, toolhealth.Event)
 		err     error
 	}{
-		"quick":                 {nil, nil},
-		"observed":              {ignoreEvents, nil},
-		"an error that is none": {nil, fine},
-		"one that is, observed": {ignoreEvents, fine},
+		"plain":                                 {nil, nil},
+		"observed":                              {ignoreEvents, nil},
+		"an error that means success":           {nil, fine},
+		"an error that means success, observed": {ignoreEvents, fine},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := registryWith(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold, c.Breaker.SlowCallDuration = 1, time.Second })
@@ -191,7 +191,7 @@ func TestGuard_AnsweredCallIsSuccessWhenHookEndsGoroutine(t *testing.T) {
 	}
 }
 
-// The hook is told of the probe that the caller is about to get.
+// The hook hears of the probe before the caller gets it.
 func TestGuard_AdmissionHookEndingGoroutineLeavesNoPermit(t *testing.T) {
 	ask := map[string]func(context.Context, *toolhealth.Registry){
 		"gate": func(ctx context.Context, r *toolhealth.Registry) {
@@ -238,7 +238,7 @@ func TestGuard_CallEndedByHookBeforeFirstAttemptFails(t *testing.T) {
 	})
 }
 
-// The primary has failed, and the hook hears of the probe that its substitute is.
+// The primary has failed, and the hook hears that its substitute is a probe.
 func TestGuard_SubstituteHookEndingGoroutineEndsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := registryWith(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold = 1 })
@@ -297,7 +297,7 @@ func TestGuard_RetryEndedByHookCostsNoToken(t *testing.T) {
 		})()
 		endsGoroutine(func() {
 			_, _ = toolhealth.Call(t.Context(), g, "a", func(context.Context, string) (int, error) {
-				r.RecordFailure("a", 0) // another call opens the breaker meanwhile
+				r.RecordFailure("a", 0) // another call opens the breaker
 				return 0, throttledFor(40 * time.Second)
 			})
 		})

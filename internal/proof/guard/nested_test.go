@@ -78,7 +78,7 @@ func TestGuard_RunningSubstituteIsNotUsedAgain(t *testing.T) {
 			t.Fatal("a circle")
 		}
 		if tool == "a" {
-			return toolhealth.Call(ctx, g, "b", fn) // whose substitute is a
+			return toolhealth.Call(ctx, g, "b", fn) // its substitute is a
 		}
 		return "", errBusy
 	}
@@ -98,7 +98,7 @@ func TestGuard_InnerRefusalIsNeutralForOuterTool(t *testing.T) {
 		e := toolError(t, err)
 		assert.Equal(t, toolhealth.StopNonRetryable, e.Reason)
 		assert.Equal(t, toolhealth.KindRefused, e.Kind)
-		assert.ErrorIs(t, err, toolhealth.ErrCircuitOpen, "it can be told through the wrapping")
+		assert.ErrorIs(t, err, toolhealth.ErrCircuitOpen, "the wrapped error is reachable")
 		assert.Equal(t, 1, e.Attempts)
 		var refusal *toolhealth.Refusal
 		require.ErrorAs(t, err, &refusal)
@@ -143,7 +143,7 @@ func TestGuard_ReusedCallInfoStartsAnew(t *testing.T) {
 func TestGuard_CallInPartialHandlerWritesNoCallInfo(t *testing.T) {
 	g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 })
 	ctx, info := toolhealth.WithCallInfo(t.Context())
-	for range 2 { // the second use of the ctx begins anew
+	for range 2 { // the second call resets the info
 		_, err := toolhealth.Call(ctx, g, "a", failing(errors.New("boom")).run,
 			toolhealth.Partial(func(ctx context.Context, _ *toolhealth.ToolError) (string, error) {
 				return toolhealth.Call(ctx, g, "cache", func(context.Context, string) (string, error) { return "cached", nil })

@@ -12,8 +12,8 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// The rule, once more and without the code's words: what a status does to the
-// streak, and what comes after it.
+// The rule written a second time, independent of the code: what a status does to the
+// streak, and what the caller does next.
 func TestGuardNext_FollowsAfterCallRule(t *testing.T) {
 	const threshold, maxAttempts = 3, 3
 	const good, stop, again = "good", "stop", "again"
@@ -85,7 +85,7 @@ func TestGuardNext_WaitsReasonsAndSideEffects(t *testing.T) {
 		{"a stated wait over MaxWait stops", nil, toolhealth.ClassifyHTTPStatus(429, "31"), toolhealth.Decision{Reason: toolhealth.StopRateLimited, Wait: 31 * time.Second, Streak: 1}},
 		{"so does that of a failure", nil, toolhealth.ClassifyHTTPStatus(503, "31"), toolhealth.Decision{Reason: toolhealth.StopRateLimited, Wait: 31 * time.Second, Streak: 2}},
 		{"a back-off over MaxWait stops", func(p *toolhealth.Policy) { p.MaxWait = time.Millisecond }, toolhealth.ClassifyHTTPStatus(503, ""), toolhealth.Decision{Reason: toolhealth.StopRetryExhausted, Streak: 2}},
-		{"cancelled", nil, toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, Kind: toolhealth.KindCanceled}, toolhealth.Decision{Reason: toolhealth.StopCanceled, Streak: 1}},
+		{"canceled", nil, toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, Kind: toolhealth.KindCanceled}, toolhealth.Decision{Reason: toolhealth.StopCanceled, Streak: 1}},
 		{"side effects", func(p *toolhealth.Policy) { p.SideEffects = true }, toolhealth.ClassifyHTTPStatus(503, ""), toolhealth.Decision{Reason: toolhealth.StopOutcomeUnknown, Streak: 2}},
 		{"side effects, never sent", func(p *toolhealth.Policy) { p.SideEffects = true }, toolhealth.ClassifyHTTPStatus(425, ""), toolhealth.Decision{Reason: toolhealth.RetryAllowed, Wait: 100 * time.Millisecond, Streak: 2}},
 		{"a negative wait counts as none", nil, toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Retryable: true, RetryAfter: -time.Hour}, toolhealth.Decision{Reason: toolhealth.RetryAllowed, Wait: 100 * time.Millisecond, Streak: 2}},
@@ -107,7 +107,7 @@ func TestGuardNext_IsolatedTool(t *testing.T) {
 	failTimes(r, "a", 1)
 	r.Isolate("a")
 	d := g.Next("a", 1, toolhealth.ClassifyHTTPStatus(503, ""))
-	assert.Equal(t, toolhealth.StopIsolated, d.Reason, "it used to say circuit_open")
+	assert.Equal(t, toolhealth.StopIsolated, d.Reason, "not circuit_open")
 	assert.Equal(t, 30*time.Second, d.Wait)
 }
 
@@ -138,7 +138,7 @@ func TestGuardNext_PolicyPerTool(t *testing.T) {
 			assert.Equal(t, want, g.Next(tool, attempt, retryable).Reason, "%s, attempt %d", tool, attempt)
 		}
 	}
-	assert.Equal(t, toolhealth.RetryAllowed, g.Next("often", math.MinInt, retryable).Reason, "a nonsensical attempt counts as the first")
+	assert.Equal(t, toolhealth.RetryAllowed, g.Next("often", math.MinInt, retryable).Reason, "an attempt below 1 counts as the first")
 }
 
 func TestGuardNext_RecordsNoDuration(t *testing.T) {

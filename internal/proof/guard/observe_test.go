@@ -91,11 +91,11 @@ func TestGuard_ObserverHearsAttemptsAndEnd(t *testing.T) {
 				}, "b")
 				_, err := toolhealth.Call(t.Context(), g, "a", slowly(plays(c.errs...)))
 				for i := range events {
-					if events[i].Final && events[i].Reason != toolhealth.StopNone { // of the call as a whole
+					if events[i].Final && events[i].Reason != toolhealth.StopNone { // the error of the whole call
 						assert.Equal(t, err, events[i].Err)
 						events[i].Err = nil
 					}
-					if events[i].Reason == toolhealth.StopIsolated { // which candidate it tells of is not fixed
+					if events[i].Reason == toolhealth.StopIsolated { // the candidate that the event names is not specified
 						events[i].Served = "a"
 					}
 				}
@@ -131,14 +131,14 @@ func TestGuard_CountsRunningCallsAndOldest(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, toolhealth.GuardCounts{Calls: 2, Attempts: 2, InFlight: 2, Oldest: 4 * time.Second}, guard())
 		time.Sleep(7 * time.Second)
-		assert.Equal(t, toolhealth.GuardCounts{Calls: 2, Attempts: 2, InFlight: 1, Oldest: 7 * time.Second}, guard(), "one that waits is still running")
+		assert.Equal(t, toolhealth.GuardCounts{Calls: 2, Attempts: 2, InFlight: 1, Oldest: 7 * time.Second}, guard(), "a waiting call is running")
 		time.Sleep(20 * time.Second)
 		assert.Equal(t, toolhealth.GuardCounts{Calls: 2, Attempts: 3, Retries: 1}, guard())
 	})
 }
 
-// What a dashboard divides: tool_error_rate = failed/calls, retry_attempts_per_call
-// = retries/calls.
+// A dashboard divides these figures: tool_error_rate is failed/calls, and
+// retry_attempts_per_call is retries/calls.
 func TestGuard_SummaryGivesErrorAndRetryRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := patient(t)
@@ -232,9 +232,9 @@ func TestGuard_CanceledCallHasNoWait(t *testing.T) {
 	assert.Equal(t, []time.Duration{0, 0}, waits)
 }
 
-// A hook that hangs is one more reason for a call to hang.
+// A hook that hangs keeps its call running, so the figures must show the call.
 func TestGuard_HookSeesItsCallRunning(t *testing.T) {
-	for name, observe := range map[string]func(context.Context, toolhealth.Event){"quick": nil, "observed": ignoreEvents} {
+	for name, observe := range map[string]func(context.Context, toolhealth.Event){"plain": nil, "observed": ignoreEvents} {
 		synctest.Test(t, func(t *testing.T) {
 			r := registryWith(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold, c.Breaker.SlowCallDuration = 1, time.Second })
 			r.RecordSuccess("a", 0)

@@ -57,7 +57,7 @@ func TestGuard_PanicEndsCallOnce(t *testing.T) {
 	assert.Equal(t, 1, ends)
 }
 
-// Hosts may ask for panics with nil, which recover cannot tell from none.
+// With GODEBUG=panicnil=1, recover returns nil for a panic with nil.
 func TestGuard_PanicWithNilIsFailure(t *testing.T) {
 	t.Setenv("GODEBUG", "panicnil=1")
 	r := patient(t)

@@ -62,7 +62,7 @@ func TestGuard_WaitThatDoesNotFitStopsAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		err      error
-		deadline time.Duration // 0: none
+		deadline time.Duration // zero means no deadline
 		maxWait  time.Duration
 		runs     int
 		reason   toolhealth.StopReason
@@ -98,7 +98,7 @@ func TestGuard_WaitThatDoesNotFitStopsAtOnce(t *testing.T) {
 				e := toolError(t, err)
 				assert.Equal(t, c.reason, e.Reason)
 				assert.Equal(t, c.wait, e.RetryAfter)
-				assert.Zero(t, time.Since(start), "it waited for what it then did not do")
+				assert.Zero(t, time.Since(start), "the call waited for a retry that it did not make")
 				assert.NoError(t, e.Canceled)
 			})
 		})
@@ -129,7 +129,7 @@ func TestGuard_CanceledContextRunsNothing(t *testing.T) {
 		assert.Equal(t, before, healthOf(t, r, "a"))
 		assert.Zero(t, tool.runs())
 		_, err = toolhealth.Call(t.Context(), g, "a", tool.run)
-		require.NoError(t, err, "the probe was taken by the cancelled call")
+		require.NoError(t, err, "the canceled call took the probe")
 		assert.Equal(t, toolhealth.StateClosed, healthOf(t, r, "a").State)
 	})
 }
@@ -198,7 +198,7 @@ func TestGuard_UnknownToolIsRefusedWithoutTrace(t *testing.T) {
 		require.Equal(t, toolhealth.StopUnknownTool, e.Reason)
 		require.ErrorIs(t, err, toolhealth.ErrUnknownTool)
 		require.Equal(t, "unknown tool", err.Error())
-		require.Zero(t, e.RetryAfter, "waiting does not make it exist")
+		require.Zero(t, e.RetryAfter, "waiting does not help")
 	}
 	assert.Zero(t, tool.runs())
 	assert.Equal(t, 1, r.Len())
@@ -283,11 +283,11 @@ func TestGuard_FailureDuringAnotherProbeStops(t *testing.T) {
 		_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, name string) (string, error) {
 			failTimes(r, "a", 3)
 			time.Sleep(30 * time.Second)
-			require.True(t, r.AllowRequest("a")) // the probe is somebody else's
+			require.True(t, r.AllowRequest("a")) // the probe belongs to another caller
 			return tool.run(ctx, name)
 		})
 		e := toolError(t, err)
-		assert.Equal(t, toolhealth.StopCircuitOpen, e.Reason, "it has opened and not closed since")
+		assert.Equal(t, toolhealth.StopCircuitOpen, e.Reason, "the breaker has not closed since it opened")
 		assert.Equal(t, time.Minute, e.RetryAfter, "the lease and a cooldown")
 		assert.Equal(t, 1, tool.runs())
 	})

@@ -69,13 +69,13 @@ func TestGuard_SubstituteThatMayHaveActedEndsCall(t *testing.T) {
 	_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
 	e := toolError(t, err)
 	assert.Equal(t, []string{"b"}, tool.names)
-	assert.Equal(t, toolhealth.StopOutcomeUnknown, e.Reason, "that matters more than that a is isolated")
+	assert.Equal(t, toolhealth.StopOutcomeUnknown, e.Reason, "an unknown outcome outweighs the isolation of a")
 	assert.Equal(t, toolhealth.KindServerError, e.Kind)
 	assert.Equal(t, "b", e.Candidates[1].Tool)
 }
 
-// What used to happen: the outer call saw only "503", ran its tool again, and the
-// mail went out twice.
+// An outer call that saw only the 503 would run its tool again and send the mail
+// twice.
 func TestGuard_OuterCallDoesNotRepeatInnerUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := patient(t)
@@ -99,7 +99,7 @@ func TestGuard_OuterCallDoesNotRepeatInnerUnknownOutcome(t *testing.T) {
 
 		mails = plays(errUnsent, errUnsent)
 		_, err = toolhealth.Call(t.Context(), g, "a", workflow)
-		require.NoError(t, err, "what surely was not sent can be repeated")
+		require.NoError(t, err, "a request that was not sent can be repeated")
 		assert.Equal(t, 3, mails.runs())
 	})
 }

@@ -23,7 +23,7 @@ func TestGuard_TimeoutIsRetried(t *testing.T) {
 			if runs++; runs == 1 {
 				return obeys(time.Minute)(ctx, tool)
 			}
-			return obeys(900*time.Millisecond)(ctx, tool) // each attempt has all of its time
+			return obeys(900*time.Millisecond)(ctx, tool) // each attempt has the full Timeout
 		})
 		require.NoError(t, err)
 		assert.Equal(t, "late", out)
@@ -67,7 +67,7 @@ func TestGuard_DetachDropsLateResult(t *testing.T) {
 				assert.Equal(t, time.Second, time.Since(start))
 				assert.Empty(t, out)
 				assert.Equal(t, toolhealth.KindTimeout, toolError(t, err).Kind)
-				assert.Error(t, (<-inner).Err(), "the tool has been told")
+				assert.Error(t, (<-inner).Err(), "the ctx of the tool is done")
 				counts := healthOf(t, r, "a").Guard
 				assert.Equal(t, int64(1), counts.Abandoned)
 				assert.Zero(t, counts.InFlight, "the call itself is over")
@@ -114,9 +114,9 @@ func TestGuard_DetachChangesNothingInTime(t *testing.T) {
 		require.ErrorAs(t, err, &p)
 		assert.Equal(t, "at once", p.Value)
 		_, err = toolhealth.Call(t.Context(), g, "a", func(context.Context, string) (string, error) { runtime.Goexit(); return "", nil })
-		assert.Equal(t, toolhealth.KindNotDispatched, toolError(t, err).Kind, "only its own goroutine has ended")
+		assert.Equal(t, toolhealth.KindNotDispatched, toolError(t, err).Kind, "only the goroutine of the tool has ended")
 		_, err = toolhealth.Call(t.Context(), g, "a", plays().run, toolhealth.CheckResult(func(string) error { return errBusy }))
-		assert.ErrorIs(t, err, errBusy, "the check runs there, too")
+		assert.ErrorIs(t, err, errBusy, "the check runs on the goroutine of the tool, too")
 		assert.Zero(t, healthOf(t, r, "a").Guard.Abandoned)
 	})
 }
@@ -131,7 +131,7 @@ func TestGuard_AbandonedAttemptsEndWithTheirTools(t *testing.T) {
 			_, err := toolhealth.Call(t.Context(), g, "a", ignores(500*time.Millisecond))
 			require.Error(t, err)
 		}
-		// Those of the last 450ms are still at it.
+		// The tools of the last 450ms are still running.
 		assert.InDelta(t, 9, healthOf(t, r, "a").Guard.Abandoned, 1)
 		time.Sleep(2 * time.Second)
 		assert.Zero(t, healthOf(t, r, "a").Guard.Abandoned)
@@ -180,7 +180,7 @@ func TestGuard_CallerDeadlineCountsAboveFloor(t *testing.T) {
 				assert.Equal(t, c.reason, e.Reason)
 				assert.Equal(t, 1, e.Attempts, "there is no time for a retry")
 				assert.Equal(t, c.failures, healthOf(t, r, "a").Failures)
-				assert.ErrorIs(t, err, context.DeadlineExceeded, "the caller's own deadline can be told")
+				assert.ErrorIs(t, err, context.DeadlineExceeded, "the deadline of the caller is reachable")
 				assert.Equal(t, context.DeadlineExceeded, e.Canceled)
 			})
 		})
@@ -222,7 +222,7 @@ func TestGuard_TimeoutIsLeastLeaseOfProbe(t *testing.T) {
 	})
 }
 
-// What a tool says when its time is up is its own affair.
+// Once the time of an attempt is up, its error does not matter.
 func TestGuard_AttemptPastTimeoutIsTimeoutWhateverItsError(t *testing.T) {
 	for _, own := range []error{errors.New("socket hang up"), context.Canceled, statusErr(499)} {
 		synctest.Test(t, func(t *testing.T) {
@@ -240,7 +240,7 @@ func TestGuard_AttemptPastTimeoutIsTimeoutWhateverItsError(t *testing.T) {
 			assert.Equal(t, 2, runs)
 			assert.ErrorIs(t, err, own)
 
-			_, err = toolhealth.Call(t.Context(), g, "a", plays(own).run) // in time: then it means what it says
+			_, err = toolhealth.Call(t.Context(), g, "a", plays(own).run) // in time, the error counts
 			assert.NotEqual(t, toolhealth.KindTimeout, toolError(t, err).Kind, "%v", own)
 		})
 	}
@@ -280,7 +280,7 @@ func TestGuard_DetachNeedsNoRegistry(t *testing.T) {
 		g := guardOn(t, nil, func(c *toolhealth.GuardConfig) { c.Default = toolhealth.Policy{Timeout: time.Second, Detach: true} })
 		_, err := toolhealth.Call(t.Context(), g, "a", ignores(time.Minute))
 		assert.Equal(t, toolhealth.KindTimeout, toolError(t, err).Kind)
-		time.Sleep(time.Minute) // the late end is nobody's
+		time.Sleep(time.Minute) // no figure counts the late end
 	})
 }
 

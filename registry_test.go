@@ -807,7 +807,7 @@ func TestRegistry_TripMinCallsCountsFromCloseBeforeTripScore(t *testing.T) {
 
 func TestRegistry_LeastTripScoreDoesNotTripAtOnce(t *testing.T) {
 	r := registryWith(t, func(c *Config) {
-		c.Breaker.TripScore, c.Breaker.TripMinCalls, c.Breaker.FailureThreshold = 1.0/ewmaOne, 0, 100
+		c.Breaker.TripScore, c.Breaker.TripMinCalls, c.Breaker.FailureThreshold = 1e-6, 0, 100
 	})
 	r.RecordFailure("search", 0)
 	assert.True(t, r.Available("search"))

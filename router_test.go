@@ -436,7 +436,7 @@ func TestRefusal_WaitInTextIsRoundedUpToSeconds(t *testing.T) {
 		-1: "", 0: "", 1: "; retry after 1s", time.Second: "; retry after 1s", time.Second + 1: "; retry after 2s",
 		10 * time.Minute: "; retry after 600s",
 	} {
-		assert.Equal(t, want, retryText(d), "%d", d)
+		assert.Equal(t, ErrCircuitOpen.Error()+want, (&Refusal{Reason: StopCircuitOpen, RetryAfter: d}).Error(), "%d", d)
 	}
 }
 

@@ -9,18 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func newBreaker(t testing.TB, change func(*BreakerConfig)) *Breaker {
-	t.Helper()
-	c := DefaultBreakerConfig()
-	if change != nil {
-		change(&c)
-	}
-	b, err := NewBreaker(c)
-	require.NoError(t, err)
-	return b
-}
-
-func TestABreakerAloneGoesThroughItsStates(t *testing.T) {
+func TestBreaker_GoesThroughItsStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, nil)
 		start := time.Now()
@@ -48,9 +37,9 @@ func TestABreakerAloneGoesThroughItsStates(t *testing.T) {
 		time.Sleep(30*time.Second - 1)
 		assert.False(t, b.AllowRequest())
 		assert.Equal(t, time.Duration(1), b.RetryAfter())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		assert.True(t, b.Available())
-		assert.True(t, b.Available(), "asking takes nothing")
+		assert.True(t, b.Available(), "Available takes no probe")
 		assert.True(t, b.AllowRequest())
 		assert.Equal(t, StateHalfOpen, b.State())
 		assert.False(t, b.AllowRequest())
@@ -58,7 +47,7 @@ func TestABreakerAloneGoesThroughItsStates(t *testing.T) {
 		assert.Equal(t, time.Minute, b.RetryAfter())
 		time.Sleep(30 * time.Second)
 		assert.Equal(t, StateOpen, b.State(), "the lease has run out")
-		assert.Len(t, events, 2, "which nobody has noticed yet")
+		assert.Len(t, events, 2, "no call has found the expired lease yet")
 		assert.False(t, b.AllowRequest())
 		assert.Len(t, events, 3)
 		time.Sleep(30 * time.Second)
@@ -86,7 +75,7 @@ func TestABreakerAloneGoesThroughItsStates(t *testing.T) {
 		assert.Equal(t, StateOpen, b.State())
 		b.Reset()
 		assert.True(t, b.AllowRequest())
-		assert.Len(t, events, 7, "nobody listens any more")
+		assert.Len(t, events, 7, "the hook has been stopped")
 		fail(2)
 		b.Reset()
 		fail(2)
@@ -94,7 +83,7 @@ func TestABreakerAloneGoesThroughItsStates(t *testing.T) {
 	})
 }
 
-func TestASuccessEndsAStreakOfOne(t *testing.T) {
+func TestBreaker_SuccessEndsStreakOfOne(t *testing.T) {
 	b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold = 2 })
 	b.RecordFailure(KindTimeout)
 	b.RecordSuccess(0)
@@ -102,7 +91,7 @@ func TestASuccessEndsAStreakOfOne(t *testing.T) {
 	assert.True(t, b.Available())
 }
 
-func TestAnEventThatChangesNothingStoresNothing(t *testing.T) {
+func TestBreaker_EventThatChangesNothingStoresNothing(t *testing.T) {
 	b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold = 1 })
 	b.RecordFailure(KindTimeout)
 	before := b.load()
@@ -111,7 +100,7 @@ func TestAnEventThatChangesNothingStoresNothing(t *testing.T) {
 	assert.Same(t, before, b.load())
 }
 
-func TestABreakerAloneCountsSlowSuccesses(t *testing.T) {
+func TestBreaker_SlowSuccessIsFailure(t *testing.T) {
 	b := newBreaker(t, func(c *BreakerConfig) { c.SlowCallDuration, c.FailureThreshold = time.Second, 1 })
 	b.RecordSuccess(time.Second)
 	assert.True(t, b.Available())
@@ -119,7 +108,7 @@ func TestABreakerAloneCountsSlowSuccesses(t *testing.T) {
 	assert.False(t, b.Available())
 }
 
-func TestABreakerAloneHasNoStatisticsAndSoNoTripScore(t *testing.T) {
+func TestBreaker_HasNoTripScore(t *testing.T) {
 	b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold, c.TripScore, c.TripMinCalls = 100, 1, 0 })
 	for range 99 {
 		b.RecordFailure(KindTimeout)
@@ -127,7 +116,7 @@ func TestABreakerAloneHasNoStatisticsAndSoNoTripScore(t *testing.T) {
 	assert.True(t, b.AllowRequest())
 }
 
-func TestANilOrZeroBreakerAdmitsAllAndKeepsNothing(t *testing.T) {
+func TestBreaker_NilAndZeroAdmitAll(t *testing.T) {
 	for _, b := range []*Breaker{nil, {}} {
 		for range 5 {
 			b.RecordFailure(KindTimeout)
@@ -146,8 +135,8 @@ func TestANilOrZeroBreakerAdmitsAllAndKeepsNothing(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// The jitter is drawn anew each time and stays within its bounds.
-func TestJitterSpreadsCooldowns(t *testing.T) {
+// Each cooldown has its own jitter, within the bounds.
+func TestBreaker_JitterSpreadsCooldowns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold, c.RecoveryJitter = 1, 0.5 })
 		seen := map[time.Duration]bool{}
@@ -165,7 +154,7 @@ func TestJitterSpreadsCooldowns(t *testing.T) {
 	})
 }
 
-func TestTimeBeforeTheBaseIsTheBase(t *testing.T) {
+func TestSince_TimeBeforeBaseIsZero(t *testing.T) {
 	assert.Equal(t, int64(0), since(time.Now().Add(time.Hour)))
 	assert.Greater(t, since(time.Now().Add(-time.Hour)), int64(time.Hour-1))
 }

@@ -1,6 +1,9 @@
 package toolhealth
 
 import (
+	"context"
+	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +24,7 @@ func stressFor() time.Duration {
 
 // An admission counts its permit and then looks at the snapshot; an eviction
 // marks the snapshot and then looks for permits. One of the two sees the other.
-func TestAnEvictionAndAnAdmissionNeverBothSucceed(t *testing.T) {
+func TestRegistry_EvictionAndAdmissionNeverBothSucceed(t *testing.T) {
 	r := NewRegistry()
 	g := &Gate{Registry: r}
 	r.AllowRequest("search")
@@ -65,7 +68,7 @@ func TestAnEvictionAndAnAdmissionNeverBothSucceed(t *testing.T) {
 	assert.False(t, r.left(n), "it never left")
 }
 
-func TestAnEvictionIsCalledOffForAPermitThatWasQuicker(t *testing.T) {
+func TestRegistry_EvictionIsCalledOffForEarlierPermit(t *testing.T) {
 	r := NewRegistry()
 	r.AllowRequest("search")
 	e := &r.table.Get("search").Value
@@ -85,7 +88,7 @@ func TestAnEvictionIsCalledOffForAPermitThatWasQuicker(t *testing.T) {
 
 // A caller that finds its tool just evicted asks again, and every permit that it
 // counted on the way is given back.
-func TestACallerGoesRoundUntilAnEvictionHasEnded(t *testing.T) {
+func TestRegistry_CallerRetriesUntilEvictionHasEnded(t *testing.T) {
 	r := NewRegistry()
 	g := &Gate{Registry: r}
 	r.AllowRequest("search")
@@ -110,7 +113,7 @@ func TestACallerGoesRoundUntilAnEvictionHasEnded(t *testing.T) {
 
 // The quick way in counts a permit and finds the tool changed: then it must not
 // leave the permit behind.
-func TestTheQuickWayInLeavesNoPermitBehind(t *testing.T) {
+func TestRegistry_FastAdmissionLeavesNoPermitBehind(t *testing.T) {
 	r := NewRegistry()
 	r.AllowRequest("search")
 	e := &r.table.Get("search").Value
@@ -145,7 +148,7 @@ func TestTheQuickWayInLeavesNoPermitBehind(t *testing.T) {
 
 // A tool that has never changed shares its snapshot with others, and a new config
 // gives it another one; what happens at the same moment is kept.
-func TestAConfigAndAFirstFailureAtOnceBothCount(t *testing.T) {
+func TestRegistry_ConcurrentConfigAndFirstFailureBothCount(t *testing.T) {
 	p := [2]*params{newParams(DefaultBreakerConfig()), newParams(BreakerConfig{FailureThreshold: 9, RecoveryDuration: 1})}
 	rounds := 0
 	for start := time.Now(); time.Since(start) < stressFor(); rounds++ {
@@ -172,7 +175,7 @@ func TestAConfigAndAFirstFailureAtOnceBothCount(t *testing.T) {
 }
 
 // Every change is one swap: none of many at once is lost.
-func TestNoFailureIsLostAmongMany(t *testing.T) {
+func TestRegistry_NoConcurrentFailureIsLost(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 0 })
 	var group sync.WaitGroup
 	for range 8 {
@@ -185,7 +188,7 @@ func TestNoFailureIsLostAmongMany(t *testing.T) {
 }
 
 // Of many failures at once, exactly one is the third.
-func TestManyFailuresAtOnceOpenOnce(t *testing.T) {
+func TestRegistry_ConcurrentFailuresOpenOnce(t *testing.T) {
 	for range 200 {
 		r := NewRegistry()
 		events := recordEvents(r)
@@ -197,4 +200,171 @@ func TestManyFailuresAtOnceOpenOnce(t *testing.T) {
 		require.Equal(t, []string{"closed>open failure_threshold 2"}, events.of("search"))
 		require.Equal(t, 3, healthOf(t, r, "search").ConsecutiveFailures)
 	}
+}
+
+// What happens between two instructions of another goroutine: most of these
+// tests try the moment very often, the others set up by hand what it leaves.
+
+// atOnce runs do on n goroutines that start together.
+func atOnce(n int, do func(i int)) {
+	var ready atomic.Int64
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			for ready.Add(1); ready.Load() < int64(n); {
+				runtime.Gosched()
+			}
+			do(i)
+		})
+	}
+	all.Wait()
+}
+
+func TestGate_SubstituteProbeGoesToOneOfTwoCallers(t *testing.T) {
+	router, err := NewHealthRouter(map[string][]string{"a": {"b"}})
+	require.NoError(t, err)
+	for round := range 1000 {
+		r := registryWith(t, func(c *Config) {
+			c.Breaker.FailureThreshold, c.Breaker.RecoveryDuration = 1, 1 // due as soon as it has opened
+		})
+		require.NoError(t, r.Register("a"))
+		r.Isolate("a")
+		r.RecordFailure("b", 0)
+		g := &Gate{Registry: r, Router: router}
+		var admitted atomic.Int64
+		atOnce(2, func(int) {
+			if _, err := g.Allow(context.Background(), "a"); err == nil {
+				admitted.Add(1)
+			}
+		})
+		require.Equal(t, int64(1), admitted.Load(), "round %d", round)
+	}
+}
+
+func TestGate_PermitsRacingWithOperatorAreGivenBack(t *testing.T) {
+	r := NewRegistry()
+	require.NoError(t, r.Register("a"))
+	g := &Gate{Registry: r}
+	var done atomic.Int64
+	atOnce(3, func(i int) {
+		if i == 0 {
+			for done.Load() < 2 {
+				r.Isolate("a")
+				r.Reset("a")
+			}
+			return
+		}
+		defer done.Add(1)
+		for range 20_000 {
+			if permit, err := g.Allow(context.Background(), "a"); err == nil {
+				permit.Release()
+			}
+		}
+	})
+	assert.Zero(t, healthOf(t, r, "a").InFlight)
+}
+
+func TestGuard_FirstConcurrentCallsAreAllCounted(t *testing.T) {
+	r := NewRegistry()
+	g := guardOn(t, r, nil)
+	for round := range 2000 {
+		tool := fmt.Sprint("t", round)
+		require.NoError(t, r.Register(tool))
+		atOnce(2, func(int) {
+			_, _ = Call(context.Background(), g, tool, plays().run)
+		})
+		counts := healthOf(t, r, tool).Guard
+		require.Equal(t, uint64(2), counts.Calls, "round %d", round)
+		require.Zero(t, counts.InFlight)
+	}
+}
+
+func TestRegistry_ResetWaitsForEvictionAndFindsNoTool(t *testing.T) {
+	r := NewRegistry()
+	r.AllowRequest("search")
+	n := r.table.Get("search")
+	r.mu.Lock()
+	n.Value.snap.Store(goneUnder(n.Value.snap.Load().cfg))
+	var done sync.WaitGroup
+	done.Go(func() { assert.False(t, r.Reset("search"), "there is no such tool any more") })
+	time.Sleep(5 * time.Millisecond)
+	r.drop(n)
+	r.mu.Unlock()
+	done.Wait()
+	assert.Zero(t, r.Len())
+}
+
+func TestRegistry_LeavingUnknownToolIsNotAvailable(t *testing.T) {
+	r := registryWith(t, func(c *Config) { c.RegisteredOnly = true })
+	require.NoError(t, r.Register("search"))
+	assert.True(t, r.Available("search"))
+	n := r.table.Get("search")
+	n.Value.snap.Store(goneUnder(n.Value.snap.Load().cfg))
+	assert.False(t, r.Available("search"))
+}
+
+var failureByName = event{op: opSettle, byName: true, outcome: OutcomeFailure, kind: KindTimeout}
+
+func TestRegistry_EntryIsEvictedOrRecordsFailureNeverBoth(t *testing.T) {
+	p := newParams(DefaultBreakerConfig())
+	e := new(entry)
+	e.snap.Store(p.initial)
+	success := event{op: opSettle, byName: true}
+	var over atomic.Bool
+	atOnce(2, func(i int) {
+		if i == 1 {
+			for !over.Load() {
+				if e.evict(1) {
+					e.snap.Store(p.initial) // the next one, in the same place
+				}
+			}
+			return
+		}
+		defer over.Store(true)
+		for range 100_000 {
+			if _, counted := tell(e, failureByName, 1); !counted {
+				continue // it had been evicted
+			}
+			if _, there := tell(e, success, 1); !assert.True(t, there, "evicted after a failure that counted") {
+				return
+			}
+		}
+	})
+}
+
+func TestRegistry_FailureDuringReconfigurationIsNotLost(t *testing.T) {
+	one, other := newParams(DefaultBreakerConfig()), newParams(BreakerConfig{})
+	for round := range 2000 {
+		e := new(entry)
+		e.snap.Store(one.initial)
+		var over atomic.Bool
+		atOnce(2, func(i int) {
+			if i == 0 {
+				tell(e, failureByName, 1)
+				over.Store(true)
+				return
+			}
+			for !over.Load() {
+				e.configure(other, 1)
+				e.configure(one, 1)
+			}
+			e.configure(other, 1)
+		})
+		s := e.snap.Load()
+		require.Equal(t, 1, s.streak, "round %d", round)
+		require.Same(t, other, s.cfg)
+	}
+}
+
+func TestRegistry_RegisteredEntryIsNeverEvicted(t *testing.T) {
+	r := registryWith(t, func(c *Config) { c.MaxTools = 1 })
+	failTimes(r, "a", 1)
+	r.AllowRequest("b") // looks at a, and finds no room
+	require.NoError(t, r.Register("a"))
+	r.RecordSuccess("a", 0)
+	require.Equal(t, 0, healthOf(t, r, "a").ConsecutiveFailures)
+	for _, name := range []string{"b", "c", "d"} {
+		r.AllowRequest(name)
+	}
+	assert.Equal(t, []string{"a"}, namesOf(r))
 }

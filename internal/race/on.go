@@ -1,8 +1,6 @@
 //go:build race
 
-// Package race says whether the race detector is on. Tests are shorter then, and do not
-// count allocations.
 package race
 
-// Enabled reports whether the race detector is on.
+// Enabled reports whether the binary was built with the race detector.
 const Enabled = true

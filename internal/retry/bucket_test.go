@@ -79,8 +79,8 @@ func TestBucket_ConcurrentTakersGetEachTokenOnce(t *testing.T) {
 	}
 	for range 8 {
 		wg.Go(func() {
-			for range size {
-				b.Return()
+			for range 10 * size / 8 {
+				b.Reward()
 			}
 		})
 	}

@@ -1,7 +1,7 @@
 // Mutate breaks a package on purpose, in every place that it knows how to, and
 // says which of the breaks its tests do not notice.
 //
-//	go run ./internal/mutate [flags] [directory]
+//	go run ./internal/proof/mutate [flags] [directory]
 //
 // All mutants are compiled into one test binary, each behind a number, so that
 // trying one costs a run of some tests and no build. The tree is never touched:

@@ -111,7 +111,7 @@ func run(o options) (ok bool, err error) {
 	if err := markEquivalent(o.dir, pkg); err != nil {
 		return false, err
 	}
-	if o.stale {
+	if o.stale || len(pkg.mutants) == 0 {
 		return report(pkg, nil), nil
 	}
 	work, err := os.MkdirTemp("", "mutate")

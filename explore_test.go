@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhealth/toolhealth/internal/model"
+	"github.com/toolhealth/toolhealth/internal/proof/model"
 )
 
 // The explorer runs the machine through every interleaving of a few callers, an

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhealth/toolhealth"
-	"github.com/toolhealth/toolhealth/internal/model"
+	"github.com/toolhealth/toolhealth/internal/proof/model"
 )
 
 // FuzzOps reads its input as a story: a configuration, then operations on two tools.

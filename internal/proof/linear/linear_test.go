@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhealth/toolhealth"
-	"github.com/toolhealth/toolhealth/internal/model"
+	"github.com/toolhealth/toolhealth/internal/proof/model"
 )
 
 // In a synctest bubble time stands still while goroutines run, and they do run at

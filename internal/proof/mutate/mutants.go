@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"go/ast"
+	"go/build"
 	"go/constant"
 	"go/importer"
 	"go/parser"
@@ -23,6 +24,7 @@ type pack struct {
 	types   *types.Package
 	mutants []*mutant
 	seen    map[string]int // how many have the same fn and change
+	stale   []string       // what is listed as equivalent and matches no mutant
 }
 
 // source is one file of the package.
@@ -41,18 +43,23 @@ type spot struct {
 }
 
 type mutant struct {
-	id     int
-	file   string
-	line   int
-	fn     string  // the function that it is in
-	change string  // what was done, with the source
-	nth    int     // among those with the same fn and change
-	tests  []*test // that pass its place, the quickest first
-	fate   fate
-	by     string // the first line that says what noticed it
+	id         int
+	file       string
+	line       int
+	fn         string  // the function that it is in
+	change     string  // what was done, with the source
+	nth        int     // number among those with the same fn and change, from 0
+	equivalent bool    // listed as such
+	tests      []*test // the tests that pass its place, the quickest first
+	fate       fate
+	by         string // the first line that says what noticed it
 }
 
-// key says which mutant it is, whatever line it has moved to.
+// oneLine returns a text with a single space in the place of each white space. Keys
+// pass it, whether they are printed or read from a list.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// key identifies the mutant, whatever file or line it moves to.
 func (m *mutant) key() string {
 	key := m.fn + ": " + m.change
 	if m.nth > 0 {
@@ -75,7 +82,7 @@ func (m *mutant) verdict() string {
 
 func (m *mutant) String() string { return fmt.Sprintf("%s:%d: %s", m.file, m.line, m.key()) }
 
-// load reads the package in dir, without its tests.
+// load reads the package in dir, as it is built here and without its tests.
 func load(dir string) (*pack, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -84,15 +91,13 @@ func load(dir string) (*pack, error) {
 	p := &pack{fset: token.NewFileSet(), seen: make(map[string]int), info: &types.Info{
 		Types: make(map[ast.Expr]types.TypeAndValue), Uses: make(map[*ast.Ident]types.Object),
 	}}
-	paths, err := filepath.Glob(filepath.Join(abs, "*.go"))
+	found, err := build.ImportDir(abs, 0)
 	if err != nil {
 		return nil, err
 	}
 	var asts []*ast.File
-	for _, path := range paths {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
+	for _, name := range found.GoFiles {
+		path := filepath.Join(abs, name)
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
@@ -103,9 +108,6 @@ func load(dir string) (*pack, error) {
 		}
 		p.files = append(p.files, &source{path: path, text: text, ast: f})
 		asts = append(asts, f)
-	}
-	if len(asts) == 0 {
-		return nil, fmt.Errorf("no Go files in %s", abs)
 	}
 	here, err := os.Getwd()
 	if err != nil {
@@ -163,10 +165,7 @@ func (w *finder) piece(n ast.Node) string {
 
 // mutant registers a mutant at a node and returns its number.
 func (w *finder) mutant(n ast.Node, change string) int {
-	change = strings.Join(strings.Fields(change), " ")
-	if len(change) > 110 {
-		change = change[:110] + "..."
-	}
+	change = oneLine(change)
 	m := &mutant{
 		id: len(w.mutants) + 1, file: filepath.Base(w.path), line: w.fset.Position(n.Pos()).Line,
 		fn: w.fn, change: change,

@@ -1,4 +1,4 @@
-module github.com/toolhealth/toolhealth/internal/linear
+module github.com/toolhealth/toolhealth/internal/proof/linear
 
 go 1.26.0
 
@@ -10,4 +10,4 @@ require (
 
 require go.yaml.in/yaml/v3 v3.0.5 // indirect
 
-replace github.com/toolhealth/toolhealth => ../..
+replace github.com/toolhealth/toolhealth => ../../..

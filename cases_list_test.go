@@ -74,13 +74,15 @@ func (f caseFacts) wrongLines(list string) (wrong []string) {
 	return wrong
 }
 
-// testFunctions returns the names of the package's test functions.
+// testFunctions returns the names of the test functions here and of the machine.
 func testFunctions(t *testing.T) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob("*_test.go")
 	require.NoError(t, err)
+	ofMachine, err := filepath.Glob("internal/machine/*_test.go")
+	require.NoError(t, err)
 	names := map[string]bool{}
-	for _, file := range files {
+	for _, file := range append(files, ofMachine...) {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 		require.NoError(t, err)
 		for _, d := range parsed.Decls {

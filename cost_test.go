@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhealth/toolhealth/internal/machine"
 )
 
 // What every call pays: the promises of README.md about allocations.
@@ -136,7 +138,7 @@ func TestTheSizesThatBenchmarksRepeatAreTheseStill(t *testing.T) {
 		t.Skip("laid out for 64 bits")
 	}
 	assert.EqualValues(t, 24, unsafe.Sizeof(frame{}))
-	assert.EqualValues(t, 112, unsafe.Sizeof(snapshot{}))
+	assert.EqualValues(t, 112, unsafe.Sizeof(machine.Snapshot{}))
 }
 
 func heapInUse() uint64 {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhealth/toolhealth/internal/machine"
 )
 
 // registryWith returns a registry under the defaults as change left them.
@@ -35,7 +37,6 @@ func healthOf(t testing.TB, r *Registry, tool string) ToolHealth {
 }
 
 // tell runs an event on the machine of e.
-func tell(e *entry, ev event, now int64) (a answer, ok bool) {
-	ok = e.apply(&ev, now, &e.stats, &a)
-	return a, ok
+func tell(e *entry, ev machine.Event, now int64) (a machine.Answer, ok bool) {
+	return e.apply(&ev, now, &e.stats)
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/toolhealth/toolhealth/internal/machine"
 )
 
 // history is one random story of a registry, checked after every step. It keeps
@@ -237,8 +239,8 @@ func (h *history) checkAll() {
 			continue
 		}
 		out[p.node]++
-		s := p.node.Value.snap.Load()
-		if p.Probe() && !s.gone && s.state == StateHalfOpen && s.epoch == p.stamp.epoch() && !s.expired(h.r.now()) {
+		last := p.node.Value.snap.Load()
+		if s := last.AsOf(h.r.now()); p.Probe() && !last.Evicted && s.State == machine.HalfOpen && s.Epoch == p.stamp.epoch() {
 			probes[p.Tool()]++
 		}
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhealth/toolhealth/internal/machine"
 )
 
 // What happens between two instructions of another goroutine: most of these
@@ -184,7 +186,7 @@ func TestAnOperatorHearsThatAToolHasJustLeft(t *testing.T) {
 	r.AllowRequest("search")
 	n := r.table.Get("search")
 	r.mu.Lock()
-	n.Value.snap.Store(goneUnder(n.Value.snap.Load().cfg))
+	n.Value.snap.Store(goneUnder(n.Value.snap.Load().Params))
 	var done sync.WaitGroup
 	done.Go(func() { assert.False(t, r.Reset("search"), "there is no such tool any more") })
 	time.Sleep(5 * time.Millisecond)
@@ -199,23 +201,23 @@ func TestAnUnknownToolThatIsLeavingIsNotAvailable(t *testing.T) {
 	require.NoError(t, r.Register("search"))
 	assert.True(t, r.Available("search"))
 	n := r.table.Get("search")
-	n.Value.snap.Store(goneUnder(n.Value.snap.Load().cfg))
+	n.Value.snap.Store(goneUnder(n.Value.snap.Load().Params))
 	assert.False(t, r.Available("search"))
 }
 
-var failureByName = event{op: opSettle, byName: true, outcome: OutcomeFailure, kind: KindTimeout}
+var failureByName = machine.Event{Op: machine.OpSettle, ByName: true, Outcome: machine.Failure, Kind: machine.Timeout}
 
 func TestAnEntryIsEvictedOrHearsOfAFailureAndNeverBoth(t *testing.T) {
 	p := newParams(DefaultBreakerConfig())
 	e := new(entry)
-	e.snap.Store(p.initial)
-	success := event{op: opSettle, byName: true}
+	e.snap.Store(p.Initial)
+	success := machine.Event{Op: machine.OpSettle, ByName: true}
 	var over atomic.Bool
 	atOnce(2, func(i int) {
 		if i == 1 {
 			for !over.Load() {
 				if e.evict(1) {
-					e.snap.Store(p.initial) // the next one, in the same place
+					e.snap.Store(p.Initial) // the next one, in the same place
 				}
 			}
 			return
@@ -236,7 +238,7 @@ func TestAFailureThatMeetsNewConfigsIsNotLost(t *testing.T) {
 	one, other := newParams(DefaultBreakerConfig()), newParams(BreakerConfig{})
 	for round := range 2000 {
 		e := new(entry)
-		e.snap.Store(one.initial)
+		e.snap.Store(one.Initial)
 		var over atomic.Bool
 		atOnce(2, func(i int) {
 			if i == 0 {
@@ -251,8 +253,8 @@ func TestAFailureThatMeetsNewConfigsIsNotLost(t *testing.T) {
 			e.configure(other, 1)
 		})
 		s := e.snap.Load()
-		require.Equal(t, 1, s.streak, "round %d", round)
-		require.Same(t, other, s.cfg)
+		require.Equal(t, 1, s.Streak, "round %d", round)
+		require.Same(t, other, s.Params)
 	}
 }
 

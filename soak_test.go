@@ -132,7 +132,8 @@ func soakName(i int) string { return fmt.Sprint("kept-", i) }
 func soakUntold(r *Registry, tool string) uint64 {
 	n := r.table.Get(tool)
 	s := n.Value.snap.Load()
-	return s.at(r.now()).epoch - s.epoch
+	seen := s.AsOf(r.now())
+	return seen.Epoch - s.Epoch
 }
 
 func soakHeap() uint64 {

@@ -80,18 +80,19 @@ func (o *Ordered[E]) drain(events []E, list *List[E]) {
 	}
 }
 
-// take takes the next event out. It reports false, and that no goroutine
-// delivers any more, if the event is not there.
+// take takes the next event out. It reports false if the event is not there;
+// from then on no goroutine delivers.
 func (o *Ordered[E]) take() (e E, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if e, ok = o.pending[o.next]; !ok {
+	if e, ok = o.pending[o.next]; ok {
+		delete(o.pending, o.next)
+		o.next++
+	} else {
 		o.busy.Store(false)
-		return e, false
 	}
-	if delete(o.pending, o.next); len(o.pending) == 0 {
+	if len(o.pending) == 0 {
 		o.pending = nil
 	}
-	o.next++
-	return e, true
+	return e, ok
 }

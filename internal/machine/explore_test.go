@@ -428,7 +428,7 @@ func (x *exploration) swap(w *world, i int) {
 		}
 	}
 	w.snap = next
-	for _, ch := range a.changes[:a.n] {
+	for _, ch := range a.Changes() {
 		w.promised = ch.When + ch.Wait
 	}
 	if a.n == 0 && next.State == Open {
@@ -551,7 +551,7 @@ func (x *exploration) checkSwap(w *world, c *caller, before, next *Snapshot, a *
 
 	// The events form a chain from the old snapshot to the new one.
 	at := before.State
-	for i, ch := range a.changes[:a.n] {
+	for i, ch := range a.Changes() {
 		if ch.From != at || ch.Epoch != before.Epoch+1+uint64(i) {
 			x.fail("event %v>%v of epoch %d does not follow %v of epoch %d", ch.From, ch.To, ch.Epoch, at, before.Epoch+uint64(i))
 		}
@@ -562,7 +562,7 @@ func (x *exploration) checkSwap(w *world, c *caller, before, next *Snapshot, a *
 	}
 
 	// Each has its cause.
-	for _, ch := range a.changes[:a.n] {
+	for _, ch := range a.Changes() {
 		if !x.justified(w, c, before, &ch, now) {
 			x.fail("%v>%v for %v by %s at %d, from %+v", ch.From, ch.To, ch.Cause, describeEvent(c.ev), now, *before)
 		}
@@ -663,7 +663,7 @@ func (x *exploration) compareWithModel(c *caller, before, next *Snapshot, a *Ans
 		events = b.Configure(at, modelConfig(ev.Params), 0)
 	}
 	var said []model.Event
-	for _, ch := range a.changes[:a.n] {
+	for _, ch := range a.Changes() {
 		said = append(said, model.Event{
 			From: ch.From.String(), To: ch.To.String(), Cause: ch.Cause.String(), Epoch: int(ch.Epoch), When: time.Duration(ch.When),
 			Streak: ch.Streak, Kind: ch.Kind.String(), Wait: time.Duration(ch.Wait),

@@ -186,8 +186,7 @@ func (s *Snapshot) expired(now int64) bool { return s.State == HalfOpen && now >
 func (s *Snapshot) AsOf(now int64) Snapshot {
 	seen := *s
 	if s.expired(now) {
-		seen.open(s.Until, 0)
-		seen.Until = later(s.Until, s.cooldown) // as it was promised, whatever the config is now
+		seen.begin(Open, s.Until, later(s.Until, s.cooldown)) // as promised, whatever the config is now
 		seen.lost, seen.passed = true, 0
 		seen.Epoch++
 	}

@@ -390,7 +390,7 @@ func stepAnswerText(ev Event, a Answer) string {
 			parts = append(parts, "admitted")
 		}
 	}
-	for _, c := range a.changes[:a.n] {
+	for _, c := range a.Changes() {
 		parts = append(parts, fmt.Sprintf("%s>%s %s @%d wait=%d", c.From, c.To, c.Cause, c.When/stepSecond, c.Wait/stepSecond))
 	}
 	return strings.Join(parts, "; ")
@@ -450,7 +450,7 @@ func TestStep_Table(t *testing.T) {
 		assert.Equal(t, got != before, a.Changed, pair)
 		assert.Equal(t, got.Epoch, a.Epoch, pair)
 		require.Equal(t, before.Epoch+uint64(a.n), got.Epoch, pair)
-		for i, c := range a.changes[:a.n] {
+		for i, c := range a.Changes() {
 			assert.Equal(t, before.Epoch+1+uint64(i), c.Epoch, pair)
 			as := got
 			if c.Cause == CauseLeaseExpired { // came before anything else happened

@@ -30,6 +30,67 @@ func TestSnapshot_RefusalAgreesWithStep(t *testing.T) {
 	}
 }
 
+func TestSnapshot_AdmitsAllIsNeverRefused(t *testing.T) {
+	var all []string
+	for _, c := range stepSituations {
+		s := stepSituation(t, c.snapshot)
+		if !s.AdmitsAll() {
+			continue
+		}
+		all = append(all, c.name)
+		for _, now := range []int64{0, 1000, Forever} {
+			_, a := Step(&s, &Event{Op: OpAdmit}, now)
+			assert.Equal(t, Answer{Epoch: 7}, a, c.name)
+		}
+		s.Evicted = true
+		assert.False(t, s.AdmitsAll(), c.name)
+	}
+	assert.Equal(t, []string{"closed clean", "closed with streak"}, all)
+	open := stepSituation(t, "state=open")
+	assert.False(t, open.AdmitsAll())
+	assert.False(t, (&Snapshot{Params: open.Params, Until: 1}).AdmitsAll(), "a throttle of a nanosecond")
+}
+
+func TestSnapshot_UnmovedBySuccessThatChangesNothing(t *testing.T) {
+	var unmoved []string
+	for _, c := range stepSituations {
+		s := stepSituation(t, c.snapshot)
+		for took := 5*stepSecond - 1; took <= 5*stepSecond+1; took++ {
+			_, a := Step(&s, &Event{Op: OpSettle, ByName: true, Took: took}, stepNow*stepSecond)
+			assert.Equal(t, s.AdmitsAll() && !a.Changed, s.UnmovedBy(took), "%s, %d", c.name, took)
+			if s.UnmovedBy(took) {
+				unmoved = append(unmoved, fmt.Sprintf("%s, %d", c.name, took-5*stepSecond))
+			}
+		}
+		s.Evicted = true
+		assert.False(t, s.UnmovedBy(0), c.name)
+	}
+	assert.Equal(t, []string{"closed clean, -1", "closed clean, 0"}, unmoved)
+}
+
+func TestSnapshot_Forgettable(t *testing.T) {
+	for text, want := range map[string]bool{
+		"state=closed":                           true,
+		"state=closed until=999":                 true,
+		"state=closed until=1000":                true,
+		"state=closed until=1001":                false,
+		"state=closed streak=1":                  false,
+		"state=open until=999":                   false,
+		"state=open until=999 streak=3":          false,
+		"state=half-open until=999":              false,
+		"state=closed streak=1 kind=timeout":     false,
+		"state=closed kind=timeout":              true,
+		"state=closed kind=timeout trips=1":      true,
+		"state=half-open until=never streak=3":   false,
+		"state=open until=999 isolated=1":        false,
+		"state=closed until=1001 streak=1":       false,
+		"state=closed since=900 epoch=9 ended=9": true,
+	} {
+		s := stepSituation(t, text)
+		assert.Equal(t, want, s.Forgettable(1000*stepSecond), text)
+	}
+}
+
 func TestStep_BoundaryOfTimeBelongsToTheLaterSide(t *testing.T) {
 	reasonAt := func(text string, now int64) string {
 		s := stepSituation(t, text)
@@ -213,6 +274,8 @@ func TestStep_ThrottleIsCappedAndNeverShortened(t *testing.T) {
 	assert.Equal(t, 1000*stepSecond, probe.Until)
 	assert.False(t, probe.limited)
 	assert.Equal(t, 1100*stepSecond, throttle("state=half-open since=990 until=1010", time.Hour).Until)
+	assert.True(t, throttle("state=half-open since=990 until=1010", 1).limited, "a wait of a nanosecond is one")
+	assert.Equal(t, 1000*stepSecond, throttle("state=open since=950 until=990", 0).Until)
 }
 
 func TestStep_TripUnderThrottleKeepsTheLongerWait(t *testing.T) {
@@ -254,9 +317,15 @@ func TestStep_TripScoreOpensOnFailureAfterEnoughCalls(t *testing.T) {
 	assert.Equal(t, CauseFailureThreshold, settle(once, Failure, 0, 1000), "the threshold comes first")
 	eager := stepParams(func(c *Config) { c.TripScore = 1 })
 	assert.Equal(t, CauseTripScore, settle(eager, Failure, 999_999, 100), "TripMinCalls 0 needs no calls")
+	tripped, _ := Step(&Snapshot{Params: eager, Epoch: 1}, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, 0)
+	assert.Equal(t, Open, tripped.State)
+	assert.Equal(t, 30*stepSecond, tripped.Until)
 	full := Snapshot{Params: cfg, Epoch: 1, ended: math.MaxUint64}
 	_, a := Step(&full, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Ended: math.MaxUint64}, 0)
 	assert.Equal(t, CauseTripScore, a.changes[0].Cause, "a full counter does not wrap around")
+	full.ended = math.MaxUint64 - 5
+	_, a = Step(&full, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Ended: math.MaxUint64 - 1}, 0)
+	assert.Equal(t, CauseNone, a.changes[0].Cause, "nor does what it has to reach")
 }
 
 func TestStep_ThresholdOfZeroCountsAndNeverOpens(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolhealth/toolhealth/internal/enum"
 	"github.com/toolhealth/toolhealth/internal/errfacts"
+	"github.com/toolhealth/toolhealth/internal/machine"
 )
 
 // Outcome is what the end of a call says about the tool. Its zero value is
@@ -18,11 +19,11 @@ type Outcome uint8
 // The outcomes. Their texts are "success", "failure", "rejected", "throttled"
 // and "neutral".
 const (
-	OutcomeSuccess   Outcome = iota // it worked
-	OutcomeFailure                  // it is the tool's fault: counts against it
-	OutcomeRejected                 // the tool answered, and refused this request: it is alive
-	OutcomeThrottled                // the tool asked to wait
-	OutcomeNeutral                  // no evidence: cancelled, never sent, denied by a policy
+	OutcomeSuccess   Outcome = Outcome(machine.Success)   // it worked
+	OutcomeFailure   Outcome = Outcome(machine.Failure)   // it is the tool's fault: counts against it
+	OutcomeRejected  Outcome = Outcome(machine.Rejected)  // the tool answered, and refused this request: it is alive
+	OutcomeThrottled Outcome = Outcome(machine.Throttled) // the tool asked to wait
+	OutcomeNeutral   Outcome = Outcome(machine.Neutral)   // no evidence: cancelled, never sent, denied by a policy
 )
 
 var outcomeTexts = []string{"success", "failure", "rejected", "throttled", "neutral"}
@@ -46,21 +47,21 @@ type Kind uint8
 // underscores: "server_error".
 const (
 	KindNone           Kind = iota
-	KindTimeout             // no answer in time, or a success that was too slow
-	KindServerError         // the tool said that it failed: 5xx and its like
-	KindRateLimited         // the tool said that it is asked too often
-	KindConnection          // no connection, or one that broke
-	KindContract            // the answer is not what was agreed: the tool changed its format
-	KindPanic               // the tool function panicked
-	KindInvalidRequest      // the tool refused the arguments
-	KindUnauthorized        // the tool refused the caller
-	KindNotFound            // the tool does not have what was asked for
-	KindConflict            // the tool's state does not allow it
-	KindCanceled            // somebody gave up
-	KindNotDispatched       // it never left this process, or was never taken up
-	KindDenied              // a person or a policy of the host said no, or has yet to say yes
-	KindRefused             // a breaker of this library refused
-	KindUnknown             // an error that nothing is known of
+	KindTimeout        Kind = Kind(machine.Timeout) // no answer in time, or a success that was too slow
+	KindServerError    Kind = iota                  // the tool said that it failed: 5xx and its like
+	KindRateLimited                                 // the tool said that it is asked too often
+	KindConnection                                  // no connection, or one that broke
+	KindContract                                    // the answer is not what was agreed: the tool changed its format
+	KindPanic                                       // the tool function panicked
+	KindInvalidRequest                              // the tool refused the arguments
+	KindUnauthorized                                // the tool refused the caller
+	KindNotFound                                    // the tool does not have what was asked for
+	KindConflict                                    // the tool's state does not allow it
+	KindCanceled                                    // somebody gave up
+	KindNotDispatched                               // it never left this process, or was never taken up
+	KindDenied                                      // a person or a policy of the host said no, or has yet to say yes
+	KindRefused                                     // a breaker of this library refused
+	KindUnknown                                     // an error that nothing is known of
 	numKinds
 )
 
@@ -591,19 +592,19 @@ type StopReason uint8
 
 // The stop reasons. README.md says what a host should do about each.
 const (
-	StopNone                 StopReason = iota // "none"
-	StopCircuitOpen                            // "tool_unavailable:circuit_open"
-	StopProbeInFlight                          // "tool_unavailable:probe_in_flight"
-	StopRateLimited                            // "tool_unavailable:rate_limited"
-	StopIsolated                               // "tool_unavailable:isolated"
-	StopUnknownTool                            // "tool_unavailable:unknown_tool"
-	StopNonRetryable                           // "tool_failure:non_retryable"
-	StopRetryExhausted                         // "tool_failure:retry_exhausted"
-	StopRetryBudgetExhausted                   // "tool_failure:retry_budget_exhausted"
-	StopOutcomeUnknown                         // "tool_failure:outcome_unknown": a tool with side effects may have run
-	StopContractViolation                      // "tool_failure:contract_violation"
-	StopCanceled                               // "tool_canceled"
-	RetryAllowed                               // "tool_retry:allowed": the verdict that it may go on
+	StopNone                 StopReason = StopReason(machine.Admitted)      // "none"
+	StopCircuitOpen          StopReason = StopReason(machine.CircuitOpen)   // "tool_unavailable:circuit_open"
+	StopProbeInFlight        StopReason = StopReason(machine.ProbeInFlight) // "tool_unavailable:probe_in_flight"
+	StopRateLimited          StopReason = StopReason(machine.RateLimited)   // "tool_unavailable:rate_limited"
+	StopIsolated             StopReason = StopReason(machine.Isolated)      // "tool_unavailable:isolated"
+	StopUnknownTool          StopReason = iota                              // "tool_unavailable:unknown_tool"
+	StopNonRetryable                                                        // "tool_failure:non_retryable"
+	StopRetryExhausted                                                      // "tool_failure:retry_exhausted"
+	StopRetryBudgetExhausted                                                // "tool_failure:retry_budget_exhausted"
+	StopOutcomeUnknown                                                      // "tool_failure:outcome_unknown": a tool with side effects may have run
+	StopContractViolation                                                   // "tool_failure:contract_violation"
+	StopCanceled                                                            // "tool_canceled"
+	RetryAllowed                                                            // "tool_retry:allowed": the verdict that it may go on
 )
 
 var stopTexts = []string{

@@ -8,11 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/toolhealth/toolhealth/internal/machine"
 )
 
 // BreakerConfig says when a breaker opens, how long it stays open and what
@@ -119,7 +120,7 @@ func (e *ConfigError) Error() string {
 }
 
 const (
-	maxDuration = 10 * 365 * 24 * time.Hour // what is longer is taken for a mistake
+	maxDuration = machine.MaxDuration // what is longer is taken for a mistake
 	maxGrowth   = 1000
 	maxTools    = 1 << 24
 )
@@ -222,43 +223,8 @@ func (c Config) clone() Config {
 	return c
 }
 
-// params is a valid BreakerConfig as the machine uses it: integers, defaults
-// filled in. It never changes; every snapshot made under it points to it.
-type params struct {
-	config    BreakerConfig
-	threshold int
-	recovery  int64
-	lease     int64
-	maxOpen   int64 // 0: no bound
-	growth    float64
-	jitter    float64
-	successes int
-	slow      int64 // math.MaxInt64: off
-	tripBelow int64 // EWMA scaled by ewmaOne; 0: off
-	tripCalls uint64
-	initial   *snapshot // what a tool under these params starts with; shared
-}
-
-func newParams(c BreakerConfig) *params {
-	p := &params{
-		config:    c,
-		threshold: c.FailureThreshold,
-		recovery:  int64(c.RecoveryDuration),
-		lease:     int64(c.ProbeTimeout),
-		maxOpen:   int64(c.MaxOpenDuration),
-		growth:    max(c.RecoveryGrowth, 1),
-		jitter:    c.RecoveryJitter,
-		successes: max(c.ProbeSuccesses, 1),
-		slow:      int64(c.SlowCallDuration),
-		tripBelow: int64(math.Round(c.TripScore * ewmaOne)),
-		tripCalls: uint64(c.TripMinCalls),
-	}
-	if p.slow == 0 {
-		p.slow = math.MaxInt64
-	}
-	p.initial = &snapshot{cfg: p, epoch: 1}
-	return p
-}
+// newParams returns a valid configuration as the machine uses it.
+func newParams(c BreakerConfig) *machine.Params { return machine.NewParams(machine.Config(c)) }
 
 // jsonField is one key of a configuration in JSON: its name, a pointer to the
 // value, and what the value must be. A list of them serves both directions.

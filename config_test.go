@@ -288,21 +288,7 @@ func TestWhatJSONCannotSayIsAnErrorThatNamesTheField(t *testing.T) {
 	assert.ErrorContains(t, err, "toolhealth: config: trip_score: ")
 }
 
-func TestABoundOfOneNanosecondIsABound(t *testing.T) {
+func TestBreakerConfig_BoundOfOneNanosecondIsBound(t *testing.T) {
 	c := BreakerConfig{FailureThreshold: 1, RecoveryDuration: 2, MaxOpenDuration: 1}
 	assert.ErrorContains(t, c.Validate(), "recovery_duration is 2ns, must be at most max_open_duration")
-	c.RecoveryDuration, c.RecoveryGrowth, c.ProbeTimeout = 1, 10, 1
-	p := newParams(c)
-	assert.Equal(t, int64(1), p.cooldownFor(5, 0))
-	assert.Equal(t, int64(1), p.cap(9))
-	s := snapshot{cfg: p, state: StateOpen, since: 100, until: 100, epoch: 2}
-	assert.True(t, s.postpone(100, 50))
-	assert.Equal(t, int64(101), s.until)
-	s, _ = step(s, event{op: opAdmit}, 200)
-	assert.Equal(t, int64(201), s.until, "a lease of one nanosecond is a lease")
-
-	p = newParams(BreakerConfig{FailureThreshold: 1, RecoveryDuration: 1})
-	s = snapshot{cfg: p}
-	s.learn(math.MaxInt64)
-	assert.Equal(t, int64(maxDuration), s.learned, "without a bound a lease still ends")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhealth/toolhealth/internal/machine"
 	"github.com/toolhealth/toolhealth/internal/race"
 	"github.com/toolhealth/toolhealth/internal/stamp"
 )
@@ -139,7 +140,7 @@ func TestCost_SizesThatBenchmarksRepeat(t *testing.T) {
 		t.Skip("laid out for 64 bits")
 	}
 	assert.EqualValues(t, 32, unsafe.Sizeof(frame{}))
-	assert.EqualValues(t, 112, unsafe.Sizeof(snapshot{}))
+	assert.EqualValues(t, 112, unsafe.Sizeof(machine.Snapshot{}))
 }
 
 func heapInUse() uint64 {

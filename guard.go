@@ -14,6 +14,7 @@ import (
 	"github.com/toolhealth/toolhealth/internal/detach"
 	"github.com/toolhealth/toolhealth/internal/errfacts"
 	"github.com/toolhealth/toolhealth/internal/flight"
+	"github.com/toolhealth/toolhealth/internal/machine"
 	"github.com/toolhealth/toolhealth/internal/retry"
 )
 
@@ -301,15 +302,15 @@ func (c *call) admit(now int64) bool {
 		return true
 	}
 	n, a := r.admit(c.tool, now, int64(c.policy.Timeout), true)
-	c.admission, c.counts = admission{node: n, epoch: a.epoch, start: now, probe: a.probe}, nil
+	c.admission, c.counts = admission{node: n, epoch: a.Epoch, start: now, probe: a.Probe}, nil
 	if n != nil {
 		c.counts = n.Value.guardStats()
-		c.count(a.reason == StopNone)
+		c.count(a.Reason == machine.Admitted)
 	}
-	if a.reason == StopNone {
+	if a.Reason == machine.Admitted {
 		return true
 	}
-	f := Candidate{Tool: c.tool, Reason: a.reason, Kind: KindRefused, RetryAfter: time.Duration(a.wait)}
+	f := Candidate{Tool: c.tool, Reason: StopReason(a.Reason), Kind: KindRefused, RetryAfter: time.Duration(a.Wait)}
 	if c.tries == 0 {
 		f.Err = newRefusal(c.tool, n, a)
 	} else {
@@ -625,7 +626,7 @@ func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 	if !r.inert() {
 		if n := r.table.Get(tool); n != nil {
 			stats = n.Value.guardStats()
-			d.Streak = n.Value.snap.Load().streak
+			d.Streak = n.Value.snap.Load().Streak
 			v.RetryAfter = n.Value.bounded(v.RetryAfter)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/toolhealth/toolhealth/internal/enum"
+	"github.com/toolhealth/toolhealth/internal/machine"
 )
 
 // HealthStatus is the health of a tool, or of all of them. Its zero value is
@@ -348,26 +349,26 @@ func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
 	e := &n.Value
 	counts := e.stats.Read()
 	shared := e.snap.Load()
-	if shared.gone {
+	if shared.Evicted {
 		return false
 	}
-	s := shared.at(now)
-	reason, wait := shared.admission(now)
+	s := shared.AsOf(now)
+	reason, wait, _ := shared.Refusal(now)
 	*h = ToolHealth{
 		Tool:                n.Name(),
-		State:               s.state,
-		Available:           reason == StopNone,
-		ProbeDue:            reason == StopNone && s.state == StateOpen,
-		Reason:              reason,
+		State:               State(s.State),
+		Available:           reason == machine.Admitted,
+		ProbeDue:            reason == machine.Admitted && s.State == machine.Open,
+		Reason:              StopReason(reason),
 		RetryAfter:          time.Duration(wait),
 		Score:               counts.Score(),
 		Counts:              counts,
-		ConsecutiveFailures: s.streak,
-		LastFailure:         s.kind,
+		ConsecutiveFailures: s.Streak,
+		LastFailure:         Kind(s.Kind),
 		RefusedInRow:        e.stats.refusedInRow(),
-		Trips:               s.trips,
-		Epoch:               s.epoch,
-		Since:               r.base.Add(time.Duration(s.since)),
+		Trips:               s.Trips,
+		Epoch:               s.Epoch,
+		Since:               r.base.Add(time.Duration(s.Since)),
 		InFlight:            e.stats.inFlight(),
 	}
 	h.Status = statusOf(h.Score, h.State)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhealth/toolhealth/internal/machine"
 	"github.com/toolhealth/toolhealth/internal/race"
 )
 
@@ -84,9 +85,8 @@ func namesOf(r *Registry) []string {
 }
 
 // tell runs an event on the machine of e.
-func tell(e *entry, ev event, now int64) (a answer, ok bool) {
-	ok = e.apply(&ev, now, &e.stats, &a)
-	return a, ok
+func tell(e *entry, ev machine.Event, now int64) (a machine.Answer, ok bool) {
+	return e.apply(&ev, now, &e.stats)
 }
 
 // eventLog records "from>to cause epoch" for each tool.

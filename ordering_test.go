@@ -51,7 +51,7 @@ func (c *chain) enter(e Transition) {
 	c.count++
 }
 
-func TestTransitionsOfAToolFormAChainUnderManyGoroutines(t *testing.T) {
+func TestOnTransition_EventsOfOneToolFormAChain(t *testing.T) {
 	r := registryWith(t, func(c *Config) {
 		c.Breaker.FailureThreshold = 1
 		c.Breaker.RecoveryDuration, c.Breaker.ProbeTimeout = time.Nanosecond, time.Microsecond
@@ -107,25 +107,7 @@ func TestTransitionsOfAToolFormAChainUnderManyGoroutines(t *testing.T) {
 	}
 }
 
-// Two winners of swaps may come to the queue in the wrong order.
-func TestAnEventThatArrivesEarlyWaitsForTheOneBeforeIt(t *testing.T) {
-	r := NewRegistry()
-	events := recordEvents(r)
-	r.AllowRequest("a")
-	e := &r.table.Get("a").Value
-	first, _ := tell(e, event{op: opIsolate}, 0)
-	second, _ := tell(e, event{op: opReset}, 1)
-	third, _ := tell(e, event{op: opIsolate}, 2)
-	e.deliver(&third, "a", r.base, &r.hooks)
-	e.deliver(&second, "a", r.base, &r.hooks)
-	assert.Empty(t, events.of("a"))
-	e.deliver(&first, "a", r.base, &r.hooks)
-	assert.Equal(t, []string{"closed>open isolated 2", "open>closed reset 3", "closed>open isolated 4"}, events.of("a"))
-	r.Reset("a")
-	assert.Len(t, events.of("a"), 4)
-}
-
-func TestTheNewStateIsVisibleToHooksAndNoLockIsHeld(t *testing.T) {
+func TestOnTransition_NewStateIsVisibleAndNoLockIsHeld(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.MaxTools = 3 })
 	var log []string
 	var stop func()
@@ -156,25 +138,7 @@ func TestTheNewStateIsVisibleToHooksAndNoLockIsHeld(t *testing.T) {
 	}, log)
 }
 
-func TestAReentrantHookGetsItsOwnEventsInOrder(t *testing.T) {
-	r := NewRegistry()
-	var log []string
-	r.OnTransition(func(e Transition) {
-		log = append(log, fmt.Sprintf("begin %d", e.Epoch))
-		if e.Epoch < 5 {
-			if e.To == StateOpen {
-				r.Reset("a")
-			} else {
-				r.Isolate("a")
-			}
-		}
-		log = append(log, fmt.Sprintf("end %d", e.Epoch))
-	})
-	failTimes(r, "a", 3)
-	assert.Equal(t, []string{"begin 2", "end 2", "begin 3", "end 3", "begin 4", "end 4", "begin 5", "end 5"}, log)
-}
-
-func TestAHookThatPanicsHarmsNeitherTheCallNorOthers(t *testing.T) {
+func TestOnTransition_PanicHarmsNeitherCallNorOtherHooks(t *testing.T) {
 	r := NewRegistry()
 	r.OnTransition(func(Transition) { panic("hook") })
 	events := recordEvents(r)
@@ -184,7 +148,7 @@ func TestAHookThatPanicsHarmsNeitherTheCallNorOthers(t *testing.T) {
 	assert.Equal(t, uint64(2), r.HealthSummary().HookPanics)
 }
 
-func TestAHookThatEndsItsGoroutineLosesNoEvent(t *testing.T) {
+func TestOnTransition_GoexitLosesNoEvent(t *testing.T) {
 	r := NewRegistry()
 	r.OnTransition(func(e Transition) {
 		if e.Epoch == 2 {
@@ -205,7 +169,7 @@ func TestAHookThatEndsItsGoroutineLosesNoEvent(t *testing.T) {
 }
 
 // While one goroutine delivers, others leave their events to it and go on.
-func TestASlowHookDelaysOnlyItsOwnTool(t *testing.T) {
+func TestOnTransition_SlowHookDelaysOnlyItsOwnTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()
 		var log []string
@@ -237,7 +201,7 @@ func TestASlowHookDelaysOnlyItsOwnTool(t *testing.T) {
 	})
 }
 
-func TestNoEventComesAfterStopHasReturned(t *testing.T) {
+func TestOnTransition_NoEventAfterStopHasReturned(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 1 })
 	var over atomic.Bool
 	var group sync.WaitGroup
@@ -264,7 +228,7 @@ func TestNoEventComesAfterStopHasReturned(t *testing.T) {
 	group.Wait()
 }
 
-func TestALeaseThatRanOutIsToldWithTheTimeAtWhichItDid(t *testing.T) {
+func TestOnTransition_LeaseExpiredCarriesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()
 		start := time.Now()
@@ -288,13 +252,12 @@ func TestALeaseThatRanOutIsToldWithTheTimeAtWhichItDid(t *testing.T) {
 }
 
 // Both find that there is no queue yet.
-func TestTheFirstTwoTransitionsAtOnceAreBothTold(t *testing.T) {
+func TestBreaker_FirstTwoTransitionsAtOnceAreBothDelivered(t *testing.T) {
 	for range 15_000 {
 		b := newBreaker(t, nil)
 		var epochs []uint64 // one goroutine at a time delivers
 		b.OnTransition(func(e Transition) { epochs = append(epochs, e.Epoch) })
 		atOnce(2, func(int) { b.Reset() })
 		require.Equal(t, []uint64{2, 3}, epochs)
-		require.Nil(t, b.machine.queue.Load().pending, "nothing is kept for what is delivered")
 	}
 }

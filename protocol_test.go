@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhealth/toolhealth/internal/machine"
 )
 
 // stressFor is how long a race is tried for: long enough for each interleaving to
@@ -57,7 +59,7 @@ func TestRegistry_EvictionAndAdmissionNeverBothSucceed(t *testing.T) {
 			}
 			e.snap.Store(before)
 		} else {
-			assert.False(t, e.snap.Load().gone, "what was called off leaves no trace")
+			assert.False(t, e.snap.Load().Evicted, "what was called off leaves no trace")
 		}
 		r.mu.Unlock()
 	}
@@ -77,13 +79,13 @@ func TestRegistry_EvictionIsCalledOffForEarlierPermit(t *testing.T) {
 	assert.False(t, e.evict(0), "in use from the start")
 	assert.Same(t, before, e.snap.Load())
 
-	e.snap.Store(goneUnder(before.cfg)) // marked, then looked for permits
+	e.snap.Store(goneUnder(before.Params)) // marked, then looked for permits
 	assert.False(t, e.confirm(before))
 	assert.Same(t, before, e.snap.Load())
 	e.stats.settled.Add(1)
 	assert.True(t, e.confirm(before))
 	assert.True(t, e.evict(0))
-	assert.True(t, e.snap.Load().gone)
+	assert.True(t, e.snap.Load().Evicted)
 }
 
 // A caller that finds its tool just evicted asks again, and every permit that it
@@ -94,7 +96,7 @@ func TestRegistry_CallerRetriesUntilEvictionHasEnded(t *testing.T) {
 	r.AllowRequest("search")
 	e := &r.table.Get("search").Value
 	before := e.snap.Load()
-	e.snap.Store(goneUnder(before.cfg))
+	e.snap.Store(goneUnder(before.Params))
 	_, ok := e.tryAdmit(0, 0)
 	assert.False(t, ok)
 	var caller sync.WaitGroup
@@ -117,7 +119,7 @@ func TestRegistry_FastAdmissionLeavesNoPermitBehind(t *testing.T) {
 	r := NewRegistry()
 	r.AllowRequest("search")
 	e := &r.table.Get("search").Value
-	well, sick := e.snap.Load(), &snapshot{cfg: e.snap.Load().cfg, state: StateOpen, until: forever, epoch: 2}
+	well, sick := e.snap.Load(), &machine.Snapshot{Params: e.snap.Load().Params, State: machine.Open, Until: machine.Forever, Epoch: 2}
 	var over atomic.Bool
 	var flipping sync.WaitGroup
 	flipping.Go(func() {
@@ -149,16 +151,16 @@ func TestRegistry_FastAdmissionLeavesNoPermitBehind(t *testing.T) {
 // A tool that has never changed shares its snapshot with others, and a new config
 // gives it another one; what happens at the same moment is kept.
 func TestRegistry_ConcurrentConfigAndFirstFailureBothCount(t *testing.T) {
-	p := [2]*params{newParams(DefaultBreakerConfig()), newParams(BreakerConfig{FailureThreshold: 9, RecoveryDuration: 1})}
+	p := [2]*machine.Params{newParams(DefaultBreakerConfig()), newParams(BreakerConfig{FailureThreshold: 9, RecoveryDuration: 1})}
 	rounds := 0
 	for start := time.Now(); time.Since(start) < stressFor(); rounds++ {
 		var e entry
-		e.snap.Store(p[0].initial)
+		e.snap.Store(p[0].Initial)
 		var group sync.WaitGroup
 		ready := make(chan struct{})
 		group.Go(func() {
 			<-ready
-			tell(&e, event{op: opSettle, byName: true, outcome: OutcomeFailure}, 0)
+			tell(&e, machine.Event{Op: machine.OpSettle, ByName: true, Outcome: machine.Failure}, 0)
 		})
 		group.Go(func() {
 			<-ready
@@ -167,11 +169,11 @@ func TestRegistry_ConcurrentConfigAndFirstFailureBothCount(t *testing.T) {
 		close(ready)
 		group.Wait()
 		s := e.snap.Load()
-		require.Same(t, p[1], s.cfg)
-		require.Equal(t, 1, s.streak)
+		require.Same(t, p[1], s.Params)
+		require.Equal(t, 1, s.Streak)
 	}
-	assert.Equal(t, snapshot{cfg: p[0], epoch: 1}, *p[0].initial, "the shared snapshots never change")
-	assert.Equal(t, snapshot{cfg: p[1], epoch: 1}, *p[1].initial)
+	assert.Equal(t, machine.Snapshot{Params: p[0], Epoch: 1}, *p[0].Initial, "the shared snapshots never change")
+	assert.Equal(t, machine.Snapshot{Params: p[1], Epoch: 1}, *p[1].Initial)
 }
 
 // Every change is one swap: none of many at once is lost.
@@ -284,7 +286,7 @@ func TestRegistry_ResetWaitsForEvictionAndFindsNoTool(t *testing.T) {
 	r.AllowRequest("search")
 	n := r.table.Get("search")
 	r.mu.Lock()
-	n.Value.snap.Store(goneUnder(n.Value.snap.Load().cfg))
+	n.Value.snap.Store(goneUnder(n.Value.snap.Load().Params))
 	var done sync.WaitGroup
 	done.Go(func() { assert.False(t, r.Reset("search"), "there is no such tool any more") })
 	time.Sleep(5 * time.Millisecond)
@@ -299,23 +301,23 @@ func TestRegistry_LeavingUnknownToolIsNotAvailable(t *testing.T) {
 	require.NoError(t, r.Register("search"))
 	assert.True(t, r.Available("search"))
 	n := r.table.Get("search")
-	n.Value.snap.Store(goneUnder(n.Value.snap.Load().cfg))
+	n.Value.snap.Store(goneUnder(n.Value.snap.Load().Params))
 	assert.False(t, r.Available("search"))
 }
 
-var failureByName = event{op: opSettle, byName: true, outcome: OutcomeFailure, kind: KindTimeout}
+var failureByName = machine.Event{Op: machine.OpSettle, ByName: true, Outcome: machine.Failure, Kind: machine.Timeout}
 
 func TestRegistry_EntryIsEvictedOrRecordsFailureNeverBoth(t *testing.T) {
 	p := newParams(DefaultBreakerConfig())
 	e := new(entry)
-	e.snap.Store(p.initial)
-	success := event{op: opSettle, byName: true}
+	e.snap.Store(p.Initial)
+	success := machine.Event{Op: machine.OpSettle, ByName: true}
 	var over atomic.Bool
 	atOnce(2, func(i int) {
 		if i == 1 {
 			for !over.Load() {
 				if e.evict(1) {
-					e.snap.Store(p.initial) // the next one, in the same place
+					e.snap.Store(p.Initial) // the next one, in the same place
 				}
 			}
 			return
@@ -336,7 +338,7 @@ func TestRegistry_FailureDuringReconfigurationIsNotLost(t *testing.T) {
 	one, other := newParams(DefaultBreakerConfig()), newParams(BreakerConfig{})
 	for round := range 2000 {
 		e := new(entry)
-		e.snap.Store(one.initial)
+		e.snap.Store(one.Initial)
 		var over atomic.Bool
 		atOnce(2, func(i int) {
 			if i == 0 {
@@ -351,8 +353,8 @@ func TestRegistry_FailureDuringReconfigurationIsNotLost(t *testing.T) {
 			e.configure(other, 1)
 		})
 		s := e.snap.Load()
-		require.Equal(t, 1, s.streak, "round %d", round)
-		require.Same(t, other, s.cfg)
+		require.Equal(t, 1, s.Streak, "round %d", round)
+		require.Same(t, other, s.Params)
 	}
 }
 

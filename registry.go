@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/toolhealth/toolhealth/internal/hooks"
+	"github.com/toolhealth/toolhealth/internal/machine"
 	"github.com/toolhealth/toolhealth/internal/nametable"
 )
 
@@ -44,7 +45,7 @@ type Registry struct {
 	// mu is held to add, remove and reconfigure entries. No hook and no other
 	// code of a user runs under it.
 	mu  sync.Mutex
-	own map[string]*params // by Register with a config; under mu
+	own map[string]*machine.Params // by Register with a config; under mu
 	// queue holds every entry that is not registered, the next candidate for
 	// eviction first; under mu.
 	queue list.List
@@ -64,7 +65,7 @@ type entry struct {
 	// refusing: the last answer of the gate was a refusal. It spares admitted
 	// calls a look at the counters of refusals, which lie in another cache line.
 	refusing atomic.Bool
-	machine
+	carrier
 	stats Stats
 	// place is where it waits in Registry.queue to be evicted; nil if it is
 	// registered. Under Registry.mu.
@@ -74,8 +75,8 @@ type entry struct {
 // compiled is a Config as the registry uses it. It never changes.
 type compiled struct {
 	config  Config
-	breaker *params
-	tools   map[string]*params
+	breaker *machine.Params
+	tools   map[string]*machine.Params
 }
 
 func compile(c Config) (*compiled, error) {
@@ -83,7 +84,7 @@ func compile(c Config) (*compiled, error) {
 		return nil, err
 	}
 	c = c.clone()
-	k := &compiled{config: c, breaker: newParams(c.Breaker), tools: make(map[string]*params, len(c.Tools))}
+	k := &compiled{config: c, breaker: newParams(c.Breaker), tools: make(map[string]*machine.Params, len(c.Tools))}
 	for tool, own := range c.Tools {
 		k.tools[tool] = newParams(own)
 	}
@@ -106,7 +107,7 @@ func NewRegistryWithConfig(c Config) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Registry{base: time.Now(), own: make(map[string]*params)}
+	r := &Registry{base: time.Now(), own: make(map[string]*machine.Params)}
 	r.conf.Store(k)
 	return r, nil
 }
@@ -129,12 +130,12 @@ func (r *Registry) AllowRequest(tool string) bool {
 	if n := r.table.Get(tool); n != nil {
 		e := &n.Value
 		s := e.snap.Load()
-		if s.plain() {
+		if s.AdmitsAll() {
 			e.touch()
 			e.letIn()
 			return true
 		}
-		if now := r.now(); s.refuses(now) {
+		if _, _, quiet := s.Refusal(r.now()); quiet {
 			e.turnAway()
 			return false
 		}
@@ -143,7 +144,7 @@ func (r *Registry) AllowRequest(tool string) bool {
 		return true
 	}
 	_, a := r.admit(tool, r.now(), 0, false)
-	return a.reason == StopNone
+	return a.Reason == machine.Admitted
 }
 
 // touch notes a use, for eviction.
@@ -171,29 +172,29 @@ func (e *entry) turnAway() {
 
 // admit is AllowRequest in full. With permit it also counts a permit as given
 // out. The node is nil if the call is admitted untracked, or the tool is unknown.
-func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node, answer) {
+func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node, machine.Answer) {
 	for {
 		n, reason := r.entry(tool, now)
 		if n == nil {
 			if reason == StopNone {
 				r.untracked.Add(1)
-				return nil, answer{}
+				return nil, machine.Answer{}
 			}
-			return nil, answer{reason: reason, wait: r.conf.Load().breaker.hint()}
+			return nil, machine.Answer{Reason: machine.Reason(reason), Wait: r.conf.Load().breaker.Hint()}
 		}
 		e := &n.Value
 		if permit { // before the snapshot is looked at: see evict
 			e.stats.admitted.Add(1)
 		}
 		a, ok := e.tryAdmit(now, leaseFloor)
-		if permit && (!ok || a.reason != StopNone) {
+		if permit && (!ok || a.Reason != machine.Admitted) {
 			e.stats.settled.Add(1)
 		}
 		if !ok {
 			continue // it has just been evicted
 		}
 		r.tellOfAdmission(n, &a, permit)
-		if a.reason != StopNone {
+		if a.Reason != machine.Admitted {
 			e.turnAway()
 		} else {
 			e.letIn()
@@ -204,18 +205,18 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 
 // tellOfAdmission delivers what a call that asked has changed. If a hook ends the
 // goroutine, nobody gets the permit or the probe: it is given back.
-func (r *Registry) tellOfAdmission(n *node, a *answer, permit bool) {
-	if a.n == 0 {
+func (r *Registry) tellOfAdmission(n *node, a *machine.Answer, permit bool) {
+	if len(a.Changes()) == 0 {
 		return
 	}
 	told := false
 	defer func() {
 		switch {
 		case told:
-		case permit && a.reason == StopNone:
-			(&admission{node: n, epoch: a.epoch, probe: a.probe}).release(r)
-		case a.probe: // by name: nobody has been told yes
-			r.settle(n, &event{op: opSettle, byName: true}, Verdict{Outcome: OutcomeNeutral}, 0, r.now())
+		case permit && a.Reason == machine.Admitted:
+			(&admission{node: n, epoch: a.Epoch, probe: a.Probe}).release(r)
+		case a.Probe: // by name: nobody has been told yes
+			r.settle(n, &machine.Event{Op: machine.OpSettle, ByName: true}, Verdict{Outcome: OutcomeNeutral}, 0, r.now())
 		}
 	}()
 	n.Value.deliver(a, n.Name(), r.base, &r.hooks)
@@ -232,26 +233,21 @@ func (r *Registry) enterHealthy(tool string) (*node, uint64) {
 	e := &n.Value
 	e.stats.admitted.Add(1) // before the snapshot is looked at: see evict
 	s := e.snap.Load()
-	if !s.plain() {
+	if !s.AdmitsAll() {
 		e.stats.settled.Add(1)
 		return nil, 0
 	}
 	e.touch()
 	e.letIn()
-	return n, s.epoch
+	return n, s.Epoch
 }
 
 // tryAdmit asks the machine. A refusal needs no step.
-func (e *entry) tryAdmit(now, leaseFloor int64) (answer, bool) {
-	s := e.snap.Load()
-	if s.refuses(now) {
-		var a answer
-		a.reason, a.wait = s.admission(now)
-		return a, true
+func (e *entry) tryAdmit(now, leaseFloor int64) (machine.Answer, bool) {
+	if reason, wait, quiet := e.snap.Load().Refusal(now); quiet {
+		return machine.Answer{Reason: reason, Wait: wait}, true
 	}
-	var a answer
-	ok := e.apply(&event{op: opAdmit, leaseFloor: leaseFloor}, now, &e.stats, &a)
-	return a, ok
+	return e.apply(&machine.Event{Op: machine.OpAdmit, LeaseFloor: leaseFloor}, now, &e.stats)
 }
 
 // Available reports what AllowRequest would answer at this instant. It changes
@@ -265,14 +261,14 @@ func (r *Registry) Available(tool string) bool {
 		return r.known(tool)
 	}
 	s := n.Value.snap.Load()
-	if s.plain() {
+	if s.AdmitsAll() {
 		return true
 	}
-	if s.gone {
+	if s.Evicted {
 		return r.known(tool)
 	}
-	reason, _ := s.admission(r.now())
-	return reason == StopNone
+	reason, _, _ := s.Refusal(r.now())
+	return reason == machine.Admitted
 }
 
 // known reports whether a tool without an entry would be admitted.
@@ -292,7 +288,7 @@ func (r *Registry) RecordSuccess(tool string, took time.Duration) {
 		return
 	}
 	if n := r.table.Get(tool); n != nil {
-		if s := n.Value.snap.Load(); s.plain() && s.streak == 0 && int64(took) <= s.cfg.slow {
+		if s := n.Value.snap.Load(); s.UnmovedBy(int64(took)) {
 			n.Value.stats.success(&n.Value.stats.nameOK, int64(took))
 			n.Value.touch()
 			return // if it has left meanwhile, then just after this call
@@ -324,7 +320,7 @@ func (r *Registry) record(tool string, v Verdict, took int64) {
 			return
 		}
 		n.Value.stats.outcome(&n.Value.stats.nameOK, v, took)
-		if r.settle(n, &event{op: opSettle, byName: true}, v, took, now) {
+		if r.settle(n, &machine.Event{Op: machine.OpSettle, ByName: true}, v, took, now) {
 			return
 		}
 	}
@@ -332,19 +328,21 @@ func (r *Registry) record(tool string, v Verdict, took int64) {
 
 // settle tells the breaker of n how a call ended; the statistics have it already.
 // It reports false if n has left the registry.
-func (r *Registry) settle(n *node, ev *event, v Verdict, took, now int64) bool {
-	ev.outcome, ev.kind, ev.took, ev.retryAfter = v.Outcome, kindOfFailure(v.Kind), took, int64(v.RetryAfter)
+func (r *Registry) settle(n *node, ev *machine.Event, v Verdict, took, now int64) bool {
+	ev.Outcome, ev.Kind = machine.Outcome(v.Outcome), machine.Kind(kindOfFailure(v.Kind))
+	ev.Took, ev.RetryAfter = took, int64(v.RetryAfter)
 	return r.apply(n, ev, now)
 }
 
 // apply runs one event on the machine of n and delivers what came of it. It
 // reports false if n has left the registry.
-func (r *Registry) apply(n *node, ev *event, now int64) bool {
-	var a answer
-	for !n.Value.apply(ev, now, &n.Value.stats, &a) {
+func (r *Registry) apply(n *node, ev *machine.Event, now int64) bool {
+	a, ok := n.Value.apply(ev, now, &n.Value.stats)
+	for !ok {
 		if r.left(n) {
 			return false
 		}
+		a, ok = n.Value.apply(ev, now, &n.Value.stats)
 	}
 	n.Value.deliver(&a, n.Name(), r.base, &r.hooks)
 	return true
@@ -355,14 +353,14 @@ func (r *Registry) apply(n *node, ev *event, now int64) bool {
 func (r *Registry) left(n *node) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return n.Value.snap.Load().gone
+	return n.Value.snap.Load().Evicted
 }
 
 // entry returns the node of a tool for one call of it, and creates the node if
 // there is none. Without a node the reason says why: StopUnknownTool, or StopNone
 // if the registry is full.
 func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
-	if n := r.table.Get(tool); n != nil && !n.Value.snap.Load().gone {
+	if n := r.table.Get(tool); n != nil && !n.Value.snap.Load().Evicted {
 		n.Value.touch()
 		return n, StopNone
 	}
@@ -387,12 +385,12 @@ func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
 // put creates the entry of a tool that has none. The caller holds mu, and makes
 // the entry a candidate for eviction unless it is registered.
 func (r *Registry) put(tool string, k *compiled) *node {
-	return r.table.Put(tool, func(e *entry) { e.snap.Store(r.paramsOf(tool, k).initial) })
+	return r.table.Put(tool, func(e *entry) { e.snap.Store(r.paramsOf(tool, k).Initial) })
 }
 
 // paramsOf returns what applies to a tool: what Register was given, else
 // Config.Tools, else Config.Breaker. The caller holds mu.
-func (r *Registry) paramsOf(tool string, k *compiled) *params {
+func (r *Registry) paramsOf(tool string, k *compiled) *machine.Params {
 	if p := r.own[tool]; p != nil {
 		return p
 	}
@@ -449,12 +447,12 @@ func (r *Registry) victim(now int64) *node {
 // either the permit is seen here, or the caller sees that the entry has gone.
 func (e *entry) evict(now int64) bool {
 	s := e.snap.Load()
-	return s.clean(now) && !e.stats.inUse() && !e.telling() && e.snap.CompareAndSwap(s, goneUnder(s.cfg)) && e.confirm(s)
+	return s.Forgettable(now) && !e.stats.inUse() && !e.delivering() && e.snap.CompareAndSwap(s, goneUnder(s.Params)) && e.confirm(s)
 }
 
 // confirm ends an eviction: if a permit has been given out meanwhile it takes the
 // mark back and reports false.
-func (e *entry) confirm(before *snapshot) bool {
+func (e *entry) confirm(before *machine.Snapshot) bool {
 	if !e.stats.inUse() {
 		return true
 	}
@@ -463,7 +461,9 @@ func (e *entry) confirm(before *snapshot) bool {
 }
 
 // goneUnder returns the last snapshot of an entry.
-func goneUnder(p *params) *snapshot { return &snapshot{cfg: p, gone: true} }
+func goneUnder(p *machine.Params) *machine.Snapshot {
+	return &machine.Snapshot{Params: p, Evicted: true}
+}
 
 // enqueue makes n the last candidate for eviction. The caller holds mu.
 func (r *Registry) enqueue(n *node) { n.Value.place = r.queue.PushBack(n) }
@@ -500,7 +500,7 @@ func (r *Registry) Register(tool string, config ...BreakerConfig) error {
 	case len(config) > 1:
 		return fmt.Errorf("toolhealth: Register: %d configs for %.80q, must be at most 1", len(config), tool)
 	}
-	var own *params
+	var own *machine.Params
 	for _, c := range config {
 		if err := c.Validate(); err != nil {
 			return fmt.Errorf("toolhealth: Register: %.80q: %w", tool, err)
@@ -514,7 +514,7 @@ func (r *Registry) Register(tool string, config ...BreakerConfig) error {
 	return err
 }
 
-func (r *Registry) register(tool string, own *params, now int64) (n *node, a answer, err error) {
+func (r *Registry) register(tool string, own *machine.Params, now int64) (n *node, a machine.Answer, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := r.conf.Load()
@@ -534,13 +534,12 @@ func (r *Registry) register(tool string, own *params, now int64) (n *node, a ans
 
 // configure puts the entry under other params. The caller holds mu, so that the
 // params of an entry are those of the latest configuration.
-func (e *entry) configure(p *params, now int64) answer {
+func (e *entry) configure(p *machine.Params, now int64) machine.Answer {
 	s := e.snap.Load()
-	if s == s.cfg.initial && e.snap.CompareAndSwap(s, p.initial) {
-		return answer{} // most tools have never changed; they share one snapshot
+	if s == s.Params.Initial && e.snap.CompareAndSwap(s, p.Initial) {
+		return machine.Answer{} // most tools have never changed; they share one snapshot
 	}
-	var a answer
-	e.apply(&event{op: opConfigure, cfg: p}, now, &e.stats, &a)
+	a, _ := e.apply(&machine.Event{Op: machine.OpConfigure, Params: p}, now, &e.stats)
 	return a
 }
 
@@ -559,7 +558,7 @@ func (r *Registry) Remove(tool string) bool {
 	if n == nil {
 		return false
 	}
-	n.Value.snap.Store(goneUnder(n.Value.snap.Load().cfg)) // what comes in between goes with it
+	n.Value.snap.Store(goneUnder(n.Value.snap.Load().Params)) // what comes in between goes with it
 	r.drop(n)
 	return true
 }
@@ -581,7 +580,7 @@ func (r *Registry) Reset(tool string) bool {
 		return false
 	}
 	n := r.table.Get(tool)
-	return n != nil && r.apply(n, &event{op: opReset}, r.now())
+	return n != nil && r.apply(n, &machine.Event{Op: machine.OpReset}, r.now())
 }
 
 // Isolate holds the tool's breaker open until Reset. What was admitted before no
@@ -597,7 +596,7 @@ func (r *Registry) Isolate(tool string) bool {
 		if n == nil {
 			return false
 		}
-		if r.apply(n, &event{op: opIsolate}, now) {
+		if r.apply(n, &machine.Event{Op: machine.OpIsolate}, now) {
 			return true
 		}
 	}
@@ -625,7 +624,7 @@ func (r *Registry) SetConfig(c Config) error {
 	now := r.now()
 	r.conf.Store(k)
 	for n := range r.table.All() {
-		if a := n.Value.configure(r.paramsOf(n.Name(), k), now); a.n > 0 {
+		if a := n.Value.configure(r.paramsOf(n.Name(), k), now); len(a.Changes()) > 0 {
 			closed = append(closed, closing{n, a})
 		}
 	}
@@ -637,7 +636,7 @@ func (r *Registry) SetConfig(c Config) error {
 // closing is a tool that a new configuration has closed.
 type closing struct {
 	n *node
-	a answer
+	a machine.Answer
 }
 
 // notifyClosed delivers what has closed, all of it, also if a hook ends the
@@ -706,7 +705,7 @@ type admission struct {
 func (a *admission) succeed(r *Registry, now int64) {
 	e, took := &a.node.Value, max(now-a.start, 0)
 	e.stats.success(&e.stats.permitOK, took)
-	if s := e.snap.Load(); !s.plain() || s.streak != 0 || a.probe || took > s.cfg.slow {
+	if s := e.snap.Load(); a.probe || !s.UnmovedBy(took) {
 		r.settle(a.node, a.settlement(), Verdict{}, took, now)
 	}
 }
@@ -731,8 +730,8 @@ func (a *admission) release(r *Registry) {
 	}
 }
 
-func (a *admission) settlement() *event {
-	return &event{op: opSettle, epoch: a.epoch, probe: a.probe}
+func (a *admission) settlement() *machine.Event {
+	return &machine.Event{Op: machine.OpSettle, Epoch: a.epoch, Probe: a.probe}
 }
 
 // openFor says whether the tool's breaker is open and refuses for another reason
@@ -747,12 +746,12 @@ func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
 		return StopNone, 0
 	}
 	s, now := n.Value.snap.Load(), r.now()
-	reason, wait := s.admission(now)
+	reason, wait, _ := s.Refusal(now)
 	switch {
-	case reason == StopNone, reason == StopRateLimited && (o == OutcomeThrottled || s.state == StateClosed):
+	case reason == machine.Admitted, reason == machine.RateLimited && (o == OutcomeThrottled || s.State == machine.Closed):
 		return StopNone, 0
-	case reason == StopIsolated:
-		return reason, time.Duration(wait)
+	case reason == machine.Isolated:
+		return StopIsolated, time.Duration(wait)
 	}
 	return StopCircuitOpen, time.Duration(wait)
 }
@@ -760,5 +759,5 @@ func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
 // bounded returns a stated wait, at most the tool's MaxOpenDuration: the gate
 // refuses for no longer.
 func (e *entry) bounded(wait time.Duration) time.Duration {
-	return time.Duration(e.snap.Load().cfg.cap(int64(max(wait, 0))))
+	return time.Duration(e.snap.Load().Params.Cap(int64(max(wait, 0))))
 }

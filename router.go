@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/toolhealth/toolhealth/internal/machine"
 	"github.com/toolhealth/toolhealth/internal/nametable"
 	"github.com/toolhealth/toolhealth/internal/stamp"
 )
@@ -255,7 +256,7 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 	}
 	now := r.now()
 	n, a := r.admit(tool, now, 0, true)
-	if a.reason == StopNone {
+	if a.Reason == machine.Admitted {
 		return newPermit(g, tool, n, a, now), nil
 	}
 	if name, n, a, ok := g.admitSubstitute(tool, now); ok {
@@ -279,38 +280,38 @@ func (g *Gate) Offer(tools []string) (offer, leaveOut []string) {
 	return offer, leaveOut
 }
 
-func newPermit(g *Gate, tool string, n *node, a answer, now int64) Permit {
+func newPermit(g *Gate, tool string, n *node, a machine.Answer, now int64) Permit {
 	if n == nil {
 		return untracked(tool)
 	}
-	return Permit{node: n, gate: g, start: now, stamp: stamp.New(a.epoch, a.probe)}
+	return Permit{node: n, gate: g, start: now, stamp: stamp.New(a.Epoch, a.Probe)}
 }
 
 func untracked(tool string) Permit { return Permit{node: nametable.Loose[entry](tool)} }
 
-func newRefusal(tool string, n *node, a answer) *Refusal {
-	r := &Refusal{Tool: tool, Reason: a.reason, RetryAfter: time.Duration(a.wait), InRow: 1}
+func newRefusal(tool string, n *node, a machine.Answer) *Refusal {
+	r := &Refusal{Tool: tool, Reason: StopReason(a.Reason), RetryAfter: time.Duration(a.Wait), InRow: 1}
 	if n != nil {
 		s := n.Value.snap.Load()
-		r.Tool, r.Streak, r.Kind, r.InRow = n.Name(), s.streak, s.kind, n.Value.stats.refusedInRow()
+		r.Tool, r.Streak, r.Kind, r.InRow = n.Name(), s.Streak, Kind(s.Kind), n.Value.stats.refusedInRow()
 	}
 	return r
 }
 
 // admitSubstitute admits the substitute that Resolve would choose.
-func (g *Gate) admitSubstitute(tool string, now int64) (name string, n *node, a answer, ok bool) {
+func (g *Gate) admitSubstitute(tool string, now int64) (name string, n *node, a machine.Answer, ok bool) {
 	substitutes := g.router().of(tool)
 	for _, sick := range [...]bool{false, true} {
 		for _, name = range substitutes {
 			if !g.Registry.Available(name) || (g.Registry.HealthStatus(name) == Unhealthy) != sick {
 				continue
 			}
-			if n, a = g.Registry.admit(name, now, 0, true); a.reason == StopNone {
+			if n, a = g.Registry.admit(name, now, 0, true); a.Reason == machine.Admitted {
 				return name, n, a, true
 			}
 		}
 	}
-	return "", nil, answer{}, false
+	return "", nil, machine.Answer{}, false
 }
 
 // fail reports an error.
@@ -409,5 +410,5 @@ func (p *Permit) KeepAlive() {
 		return
 	}
 	r := p.gate.Registry
-	r.apply(p.node, &event{op: opKeepAlive, epoch: p.stamp.Epoch(), probe: true}, r.now())
+	r.apply(p.node, &machine.Event{Op: machine.OpKeepAlive, Epoch: p.stamp.Epoch(), Probe: true}, r.now())
 }

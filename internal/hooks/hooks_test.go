@@ -211,6 +211,24 @@ func TestInsideHookKnowsOnlyHooks(t *testing.T) {
 	deep(64*3, func() { assert.False(t, insideHook()) })
 }
 
+// insideHook goes by a name: whoever renames the package, the type or the method
+// has to change it there, too.
+func TestInsideHook_LooksForTheNameOfRun(t *testing.T) {
+	var names []string
+	var list List[int]
+	list.Add(func(int) {
+		pcs := make([]uintptr, 16)
+		frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+		for more := true; more; {
+			var f runtime.Frame
+			f, more = frames.Next()
+			names = append(names, f.Function)
+		}
+	})
+	list.Call(1)
+	assert.Contains(t, names, "github.com/toolhealth/toolhealth/internal/hooks.(*hook[...]).run")
+}
+
 // runner has a method by the name that insideHook looks for.
 type runner struct{}
 

@@ -1,4 +1,4 @@
-package toolhealth
+package machine
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 
 // The explorer runs the machine through every interleaving of a few callers, an
 // operator and the clock. What the callers do is the real step, admission and at;
-// what machine.apply does around them (read the clock, load, step, swap or start
+// what carrier.apply does around them (read the clock, load, step, swap or start
 // again) is taken apart into single actions, any of which may come next. One unit
 // of time passes at a time, so that every boundary is met before, at and after.
 //
@@ -27,9 +27,9 @@ import (
 // purpose and has to be caught.
 type carrier struct {
 	name      string
-	step      func(s snapshot, ev event, now int64) (snapshot, answer)
-	admission func(s *snapshot, now int64) (StopReason, int64)
-	at        func(s snapshot, now int64) snapshot
+	step      func(s *Snapshot, ev *Event, now int64) (Snapshot, Answer)
+	refusal   func(s *Snapshot, now int64) (Reason, int64)
+	asOf      func(s *Snapshot, now int64) Snapshot
 	blind     bool // gives out probes by a plain store, not by compare-and-swap
 	torn      bool // writes until in a store of its own
 	deaf      bool // takes a lost swap for a won one
@@ -37,10 +37,13 @@ type carrier struct {
 }
 
 var realCarrier = carrier{
-	name:      "the real machine",
-	step:      step,
-	admission: (*snapshot).admission,
-	at:        snapshot.at,
+	name: "the real machine",
+	step: Step,
+	refusal: func(s *Snapshot, now int64) (Reason, int64) {
+		reason, wait, _ := s.Refusal(now)
+		return reason, wait
+	},
+	asOf: (*Snapshot).AsOf,
 }
 
 // scope says what is explored, and how much of it in a short and in a long run.
@@ -53,7 +56,7 @@ type scope struct {
 	byName    bool // callers also report by name
 	keepAlive bool
 	lose      bool // callers also lose their permit without a word
-	breaker   BreakerConfig
+	breaker   Config
 	threshold []int // what an operator may configure instead
 	tripped   bool  // begins open, one unit before the probe is due
 }
@@ -66,18 +69,18 @@ type extent struct {
 
 // Times are in units: the cooldown, the lease, the bound and the stated wait are
 // all different, and so are their sums.
-func exploredBreaker(threshold int) BreakerConfig {
-	return BreakerConfig{FailureThreshold: threshold, RecoveryDuration: 3, ProbeTimeout: 2, MaxOpenDuration: 7}
+func exploredBreaker(threshold int) Config {
+	return Config{FailureThreshold: threshold, RecoveryDuration: 3, ProbeTimeout: 2, MaxOpenDuration: 7}
 }
 
-func withBreaker(c BreakerConfig, change func(*BreakerConfig)) BreakerConfig {
-	change(&c)
+func withBreaker(c Config, Change func(*Config)) Config {
+	Change(&c)
 	return c
 }
 
 const statedWait = 5
 
-var everyOutcome = []Outcome{OutcomeSuccess, OutcomeFailure, OutcomeRejected, OutcomeThrottled, OutcomeNeutral}
+var everyOutcome = []Outcome{Success, Failure, Rejected, Throttled, Neutral}
 
 var scopes = []scope{
 	{
@@ -86,29 +89,29 @@ var scopes = []scope{
 	},
 	{
 		name: "two callers and an operator", callers: 2, short: extent{2, 3, 2}, long: extent{3, 6, 2},
-		outcomes: []Outcome{OutcomeSuccess, OutcomeFailure}, breaker: exploredBreaker(1), threshold: []int{0, 1, 2},
+		outcomes: []Outcome{Success, Failure}, breaker: exploredBreaker(1), threshold: []int{0, 1, 2},
 	},
 	{
 		name: "two callers, threshold 2", callers: 2, short: extent{3, 3, 0}, long: extent{5, 6, 0},
-		outcomes: []Outcome{OutcomeSuccess, OutcomeFailure}, byName: true, breaker: exploredBreaker(2),
+		outcomes: []Outcome{Success, Failure}, byName: true, breaker: exploredBreaker(2),
 	},
 	{
 		name: "three callers", callers: 3, short: extent{2, 3, 0}, long: extent{3, 6, 0}, tripped: true, lose: true,
-		outcomes: []Outcome{OutcomeSuccess, OutcomeFailure, OutcomeNeutral}, breaker: exploredBreaker(1),
+		outcomes: []Outcome{Success, Failure, Neutral}, breaker: exploredBreaker(1),
 	},
 	{
 		name: "two probes to close, growing cooldown", callers: 2, short: extent{4, 4, 0}, long: extent{5, 11, 0}, tripped: true,
-		outcomes: []Outcome{OutcomeSuccess, OutcomeFailure},
-		breaker:  withBreaker(exploredBreaker(1), func(c *BreakerConfig) { c.ProbeSuccesses, c.RecoveryGrowth = 2, 2 }),
+		outcomes: []Outcome{Success, Failure},
+		breaker:  withBreaker(exploredBreaker(1), func(c *Config) { c.ProbeSuccesses, c.RecoveryGrowth = 2, 2 }),
 	},
 	{
 		name: "no lease, no bound", callers: 2, short: extent{3, 3, 1}, long: extent{4, 6, 1}, lose: true,
-		outcomes: []Outcome{OutcomeSuccess, OutcomeFailure, OutcomeThrottled},
-		breaker:  withBreaker(exploredBreaker(1), func(c *BreakerConfig) { c.ProbeTimeout, c.MaxOpenDuration = 0, 0 }),
+		outcomes: []Outcome{Success, Failure, Throttled},
+		breaker:  withBreaker(exploredBreaker(1), func(c *Config) { c.ProbeTimeout, c.MaxOpenDuration = 0, 0 }),
 	},
 	{
 		name: "four callers", callers: 4, short: extent{2, 1, 0}, long: extent{2, 3, 0}, tripped: true,
-		outcomes: []Outcome{OutcomeSuccess, OutcomeFailure}, breaker: exploredBreaker(1),
+		outcomes: []Outcome{Success, Failure}, breaker: exploredBreaker(1),
 	},
 }
 
@@ -125,9 +128,9 @@ const (
 // caller is one goroutine.
 type caller struct {
 	pc    pc
-	ev    *event    // never changes once it is made
+	ev    *Event    // never changes once it is made
 	now   int64     // as it read the clock
-	old   *snapshot // as it loaded it; never changes
+	old   *Snapshot // as it loaded it; never changes
 	lost  bool      // another has swapped since
 	left  int       // operations that it may still begin
 	holds bool      // it has a permit: probe, epoch, start
@@ -140,7 +143,7 @@ type caller struct {
 // world is one state of everything.
 type world struct {
 	now       int64
-	snap      snapshot
+	snap      Snapshot
 	promised  int64 // open: when the last event said that the next probe may go
 	ticks     int
 	operators int
@@ -152,7 +155,7 @@ type exploration struct {
 	carrier
 	scope
 	extent
-	params    map[int]*params    // by threshold
+	params    map[int]*Params    // by threshold
 	seen      map[string]float64 // in how many ways it can go on from here
 	edges     int
 	swaps     int
@@ -165,7 +168,7 @@ type exploration struct {
 type move struct {
 	what   string
 	caller int
-	ev     *event
+	ev     *Event
 }
 
 func (m move) String() string {
@@ -179,16 +182,16 @@ func (m move) String() string {
 }
 
 func newExploration(c carrier, sc scope, e extent) *exploration {
-	x := &exploration{carrier: c, scope: sc, extent: e, params: map[int]*params{}, seen: map[string]float64{}}
+	x := &exploration{carrier: c, scope: sc, extent: e, params: map[int]*Params{}, seen: map[string]float64{}}
 	for _, n := range append(slices.Clone(sc.threshold), sc.breaker.FailureThreshold) {
-		x.params[n] = newParams(withBreaker(sc.breaker, func(c *BreakerConfig) { c.FailureThreshold = n }))
+		x.params[n] = NewParams(withBreaker(sc.breaker, func(c *Config) { c.FailureThreshold = n }))
 	}
 	return x
 }
 
 // run explores it all and returns the number of complete schedules.
 func (x *exploration) run() float64 {
-	w := &world{snap: *x.params[x.breaker.FailureThreshold].initial, ticks: x.ticks, operators: x.operators}
+	w := &world{snap: *x.params[x.breaker.FailureThreshold].Initial, ticks: x.ticks, operators: x.operators}
 	for i := range x.callers {
 		w.callers[i].left = x.calls
 	}
@@ -237,25 +240,25 @@ func (x *exploration) visit(w *world) float64 {
 func (x *exploration) key(w *world) []byte {
 	key := make([]byte, 0, 160)
 	rel := func(t int64) byte {
-		if t == forever {
+		if t == Forever {
 			return 127
 		}
 		return byte(int8(t - w.now))
 	}
 	span := func(d int64) byte { return byte(int8(min(d, 126))) }
-	snap := func(s *snapshot) {
+	snap := func(s *Snapshot) {
 		flags := byte(0)
 		for i, set := range [...]bool{s.isolated, s.limited, s.lost} {
 			if set {
 				flags |= 1 << i
 			}
 		}
-		key = append(key, byte(s.state), flags, byte(s.cfg.threshold), byte(s.streak), rel(s.since), rel(s.until),
-			span(s.lease), span(s.cooldown), span(s.learned), byte(s.failed), byte(s.passed), byte(w.snap.epoch-s.epoch))
+		key = append(key, byte(s.State), flags, byte(s.Params.threshold), byte(s.Streak), rel(s.Since), rel(s.Until),
+			span(s.lease), span(s.cooldown), span(s.learned), byte(s.failed), byte(s.passed), byte(w.snap.Epoch-s.Epoch))
 	}
 	snap(&w.snap)
 	promised := w.promised
-	if w.snap.state != StateOpen {
+	if w.snap.State != Open {
 		promised = w.now
 	}
 	key = append(key, rel(promised), byte(w.ticks), byte(w.operators))
@@ -270,16 +273,16 @@ func (x *exploration) key(w *world) []byte {
 			if c.lost {
 				lost = 1
 			}
-			if c.ev.cfg != nil {
-				cfg = byte(c.ev.cfg.threshold + 1)
+			if c.ev.Params != nil {
+				cfg = byte(c.ev.Params.threshold + 1)
 			}
-			key = append(key, byte(c.ev.op), byte(c.ev.outcome), rel(c.now), lost, cfg, boolByte(c.ev.byName))
+			key = append(key, byte(c.ev.Op), byte(c.ev.Outcome), rel(c.now), lost, cfg, boolByte(c.ev.ByName))
 			if c.pc == pcTorn || c.lost && (x.blind || x.deaf) { // else it will load again
 				snap(c.old)
 			}
 		}
 		if c.holds {
-			key = append(key, 1+boolByte(c.probe), boolByte(c.epoch != w.snap.epoch)+boolByte(c.epoch < w.snap.operated), rel(c.start), byte(c.spent))
+			key = append(key, 1+boolByte(c.probe), boolByte(c.epoch != w.snap.Epoch)+boolByte(c.epoch < w.snap.operated), rel(c.start), byte(c.spent))
 		}
 		key = append(key, 255)
 		blocks[i] = key[from:]
@@ -317,13 +320,13 @@ func (x *exploration) moves(w *world, yield func(move, *world)) {
 			x.load(&next, i)
 		case c.pc == pcTorn:
 			m.what = "writes until"
-			next.snap.until = c.old.until
+			next.snap.Until = c.old.Until
 			next.callers[i].pc, next.callers[i].ev, next.callers[i].old = pcIdle, nil, nil
 		case c.lost && x.deaf:
 			m.what = "swaps in vain, and does not see it"
-			_, a := x.step(*c.old, *c.ev, c.now)
+			_, a := x.step(c.old, c.ev, c.now)
 			x.end(&next, i, a)
-		case c.lost && !(x.blind && c.ev.op == opAdmit):
+		case c.lost && !(x.blind && c.ev.Op == OpAdmit):
 			m.what = "swaps in vain"
 			x.lostSwaps++
 			next.callers[i].pc, next.callers[i].old, next.callers[i].lost = pcCalled, nil, false
@@ -337,16 +340,16 @@ func (x *exploration) moves(w *world, yield func(move, *world)) {
 	}
 }
 
-func describeEvent(ev *event) string {
+func describeEvent(ev *Event) string {
 	switch {
-	case ev.op == opSettle && ev.byName:
-		return "record " + ev.outcome.String()
-	case ev.op == opSettle:
-		return fmt.Sprintf("settle %s, epoch %d, probe %v", ev.outcome, ev.epoch, ev.probe)
-	case ev.op == opConfigure:
-		return fmt.Sprintf("configure threshold %d", ev.cfg.threshold)
+	case ev.Op == OpSettle && ev.ByName:
+		return "record " + ev.Outcome.String()
+	case ev.Op == OpSettle:
+		return fmt.Sprintf("settle %s, epoch %d, probe %v", ev.Outcome, ev.Epoch, ev.Probe)
+	case ev.Op == OpConfigure:
+		return fmt.Sprintf("configure threshold %d", ev.Params.threshold)
 	}
-	return [...]string{"ask", "settle", "keep alive", "reset", "isolate", "configure"}[ev.op]
+	return [...]string{"ask", "settle", "keep alive", "reset", "isolate", "configure"}[ev.Op]
 }
 
 // begin lets an idle caller choose an operation.
@@ -356,26 +359,26 @@ func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 		return
 	}
 	next := *w
-	call := func(ev event) {
+	call := func(ev Event) {
 		next = *w
 		n := &next.callers[i]
 		n.pc, n.ev, n.now, n.lost = pcCalled, &ev, w.now, false
 		n.left--
-		if ev.op >= opReset {
+		if ev.Op >= OpReset {
 			next.operators--
 		}
 		yield(move{"begins", i, &ev}, &next)
 	}
 	if c.holds {
 		for _, outcome := range x.outcomes {
-			ev := event{op: opSettle, probe: c.probe, epoch: c.epoch, outcome: outcome, kind: KindTimeout, took: w.now - c.start}
-			if outcome == OutcomeThrottled {
-				ev.retryAfter = statedWait
+			ev := Event{Op: OpSettle, Probe: c.probe, Epoch: c.epoch, Outcome: outcome, Kind: Timeout, Took: w.now - c.start}
+			if outcome == Throttled {
+				ev.RetryAfter = statedWait
 			}
 			call(ev)
 		}
 		if x.keepAlive && c.probe {
-			call(event{op: opKeepAlive, probe: true, epoch: c.epoch})
+			call(Event{Op: OpKeepAlive, Probe: true, Epoch: c.epoch})
 		}
 		if x.lose {
 			next = *w
@@ -385,26 +388,26 @@ func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 		}
 		return
 	}
-	call(event{op: opAdmit})
+	call(Event{Op: OpAdmit})
 	if x.byName {
 		for _, outcome := range x.outcomes {
-			call(event{op: opSettle, byName: true, outcome: outcome, kind: KindTimeout, retryAfter: statedWait, took: 1})
+			call(Event{Op: OpSettle, ByName: true, Outcome: outcome, Kind: Timeout, RetryAfter: statedWait, Took: 1})
 		}
 	}
 	if w.operators > 0 {
-		call(event{op: opReset})
-		call(event{op: opIsolate})
+		call(Event{Op: OpReset})
+		call(Event{Op: OpIsolate})
 		for _, threshold := range x.threshold {
-			call(event{op: opConfigure, cfg: x.params[threshold]})
+			call(Event{Op: OpConfigure, Params: x.params[threshold]})
 		}
 	}
 }
 
-// load is the first half of machine.apply. What changes nothing ends here.
+// load is the first half of carrier.apply. What changes nothing ends here.
 func (x *exploration) load(w *world, i int) {
 	c := &w.callers[i]
 	c.lost = false
-	if next, a := x.step(w.snap, *c.ev, c.now); !a.changed {
+	if next, a := x.step(&w.snap, c.ev, c.now); !a.Changed {
 		x.checkReport(c, &w.snap, &next)
 		x.end(w, i, a)
 		return
@@ -417,7 +420,7 @@ func (x *exploration) swap(w *world, i int) {
 	x.swaps++
 	c := &w.callers[i]
 	before := w.snap
-	next, a := x.step(*c.old, *c.ev, c.now)
+	next, a := x.step(c.old, c.ev, c.now)
 	x.checkSwap(w, c, &before, &next, &a)
 	for j := range w.callers[:x.callers] {
 		if j != i && w.callers[j].pc == pcLoaded {
@@ -425,31 +428,31 @@ func (x *exploration) swap(w *world, i int) {
 		}
 	}
 	w.snap = next
-	for _, ch := range a.changes[:a.n] {
-		w.promised = ch.when + ch.wait
+	for _, ch := range a.Changes() {
+		w.promised = ch.When + ch.Wait
 	}
-	if a.n == 0 && next.state == StateOpen {
-		w.promised = max(w.promised, next.until)
+	if a.n == 0 && next.State == Open {
+		w.promised = max(w.promised, next.Until)
 	}
-	if c.ev.op == opSettle {
+	if c.ev.Op == OpSettle {
 		c.spent++
 	}
 	ev := c.ev
 	x.end(w, i, a)
 	if x.torn {
 		c.pc, c.ev, c.old = pcTorn, ev, &next
-		w.snap.until = before.until
+		w.snap.Until = before.Until
 	}
 }
 
 // end is what a caller does with the answer.
-func (x *exploration) end(w *world, i int, a answer) {
+func (x *exploration) end(w *world, i int, a Answer) {
 	c := &w.callers[i]
 	c.pc = pcIdle
 	switch {
-	case c.ev.op == opAdmit && a.reason == StopNone:
-		c.holds, c.probe, c.epoch, c.start, c.spent = true, a.probe, a.epoch, c.now, 0
-	case c.ev.op == opSettle && !c.ev.byName && !x.forgetful:
+	case c.ev.Op == OpAdmit && a.Reason == Admitted:
+		c.holds, c.probe, c.epoch, c.start, c.spent = true, a.Probe, a.Epoch, c.now, 0
+	case c.ev.Op == OpSettle && !c.ev.ByName && !x.forgetful:
 		c.holds = false
 	}
 	c.ev, c.old, c.lost, c.now = nil, nil, false, 0
@@ -458,42 +461,42 @@ func (x *exploration) end(w *world, i int, a answer) {
 // checkState checks what has to hold in every state.
 func (x *exploration) checkState(w *world) {
 	s := &w.snap
-	reason, wait := x.admission(s, w.now)
+	reason, wait := x.refusal(s, w.now)
 
 	// The pure queries and the gate agree, at every instant.
-	next, a := x.step(*s, event{op: opAdmit}, w.now)
-	if a.reason != reason || a.wait != wait {
-		x.fail("Available and RetryAfter say %v, %d, and the gate %v, %d", reason, wait, a.reason, a.wait)
+	next, a := x.step(s, &Event{Op: OpAdmit}, w.now)
+	if a.Reason != reason || a.Wait != wait {
+		x.fail("Available and RetryAfter say %v, %d, and the gate %v, %d", reason, wait, a.Reason, a.Wait)
 	}
-	seen := x.at(*s, w.now)
-	if r, d := x.admission(&seen, w.now); r != reason || d != wait {
+	seen := x.asOf(s, w.now)
+	if r, d := x.refusal(&seen, w.now); r != reason || d != wait {
 		x.fail("Health says %v, %d, and the gate %v, %d", r, d, reason, wait)
 	}
-	if s.refuses(w.now) && a.changed {
+	if _, _, quiet := s.Refusal(w.now); quiet && a.Changed {
 		x.fail("a refusal without a step, and the step would change something")
 	}
 
 	// A wait is exact where anybody can know it.
-	unknown := s.isolated || s.state == StateHalfOpen && s.until == forever
+	unknown := s.isolated || s.State == HalfOpen && s.Until == Forever
 	switch {
-	case wait < 0 || (wait == 0) != (reason == StopNone):
+	case wait < 0 || (wait == 0) != (reason == Admitted):
 		x.fail("reason %v and wait %d", reason, wait)
 	case wait > 0 && !unknown:
-		if r, _ := x.admission(s, w.now+wait); r != StopNone {
+		if r, _ := x.refusal(s, w.now+wait); r != Admitted {
 			x.fail("after the wait of %d the answer is %v", wait, r)
 		}
-		if r, _ := x.admission(s, w.now+wait-1); r == StopNone {
+		if r, _ := x.refusal(s, w.now+wait-1); r == Admitted {
 			x.fail("a wait of %d is named where less would do", wait)
 		}
 	}
 
 	// Nobody is shut out for longer than is documented.
-	if bound := s.cfg.maxOpen; bound > 0 && !unknown {
+	if bound := s.Params.maxOpen; bound > 0 && !unknown {
 		longest := bound
-		if seen.state == StateOpen {
-			longest = seen.since + bound - w.now
-		} else if seen.state == StateHalfOpen {
-			longest = s.lease + s.cfg.cooldownFor(s.failed, 0)
+		if seen.State == Open {
+			longest = seen.Since + bound - w.now
+		} else if seen.State == HalfOpen {
+			longest = s.lease + s.Params.cooldown(s.failed, 0)
 		}
 		if wait > max(longest, 0) {
 			x.fail("refuses for %d, the bound is %d", wait, longest)
@@ -503,7 +506,7 @@ func (x *exploration) checkState(w *world) {
 	// At most one probe is out.
 	out := 0
 	for i := range w.callers[:x.callers] {
-		if c := &w.callers[i]; c.holds && c.probe && c.epoch == seen.epoch && seen.state == StateHalfOpen {
+		if c := &w.callers[i]; c.holds && c.probe && c.epoch == seen.Epoch && seen.State == HalfOpen {
 			out++
 		}
 	}
@@ -516,74 +519,74 @@ func (x *exploration) checkState(w *world) {
 
 // checkRecovery finds a way back to closed that needs nobody's help: wait as told
 // and let probes succeed. Where nobody knows when, the operator resets.
-func (x *exploration) checkRecovery(w *world, asked snapshot, a answer) {
+func (x *exploration) checkRecovery(w *world, asked Snapshot, a Answer) {
 	s, now := w.snap, w.now
-	for range s.cfg.successes + 1 {
-		if s.state == StateClosed {
+	for range s.Params.successes + 1 {
+		if s.State == Closed {
 			return
 		}
-		if s.isolated || s.state == StateHalfOpen && s.until == forever {
-			if s, _ = x.step(s, event{op: opReset}, now); s.state != StateClosed {
+		if s.isolated || s.State == HalfOpen && s.Until == Forever {
+			if s, _ = x.step(&s, &Event{Op: OpReset}, now); s.State != Closed {
 				x.fail("not even Reset closes it")
 			}
 			return
 		}
-		if a.reason != StopNone {
-			now += a.wait
-			asked, a = x.step(s, event{op: opAdmit}, now)
+		if a.Reason != Admitted {
+			now += a.Wait
+			asked, a = x.step(&s, &Event{Op: OpAdmit}, now)
 		}
-		if !a.probe {
-			x.fail("waited as it said, and it gives out no probe: %v", a.reason)
+		if !a.Probe {
+			x.fail("waited as it said, and it gives out no probe: %v", a.Reason)
 			return
 		}
-		s, _ = x.step(asked, event{op: opSettle, probe: true, epoch: a.epoch}, now)
-		asked, a = x.step(s, event{op: opAdmit}, now)
+		s, _ = x.step(&asked, &Event{Op: OpSettle, Probe: true, Epoch: a.Epoch}, now)
+		asked, a = x.step(&s, &Event{Op: OpAdmit}, now)
 	}
-	x.fail("%d probes succeeded and it is not closed", s.cfg.successes+1)
+	x.fail("%d probes succeeded and it is not closed", s.Params.successes+1)
 }
 
 // checkSwap checks one change of the shared snapshot.
-func (x *exploration) checkSwap(w *world, c *caller, before, next *snapshot, a *answer) {
-	now := max(c.now, before.since)
+func (x *exploration) checkSwap(w *world, c *caller, before, next *Snapshot, a *Answer) {
+	now := max(c.now, before.Since)
 
 	// The events form a chain from the old snapshot to the new one.
-	at := before.state
-	for i, ch := range a.changes[:a.n] {
-		if ch.from != at || ch.epoch != before.epoch+1+uint64(i) {
-			x.fail("event %v>%v of epoch %d does not follow %v of epoch %d", ch.from, ch.to, ch.epoch, at, before.epoch+uint64(i))
+	at := before.State
+	for i, ch := range a.Changes() {
+		if ch.From != at || ch.Epoch != before.Epoch+1+uint64(i) {
+			x.fail("event %v>%v of epoch %d does not follow %v of epoch %d", ch.From, ch.To, ch.Epoch, at, before.Epoch+uint64(i))
 		}
-		at = ch.to
+		at = ch.To
 	}
-	if at != next.state || next.epoch != before.epoch+uint64(a.n) {
-		x.fail("the events end at %v, epoch %d, and the snapshot is %v, epoch %d", at, before.epoch+uint64(a.n), next.state, next.epoch)
+	if at != next.State || next.Epoch != before.Epoch+uint64(a.n) {
+		x.fail("the events end at %v, epoch %d, and the snapshot is %v, epoch %d", at, before.Epoch+uint64(a.n), next.State, next.Epoch)
 	}
 
 	// Each has its cause.
-	for _, ch := range a.changes[:a.n] {
+	for _, ch := range a.Changes() {
 		if !x.justified(w, c, before, &ch, now) {
-			x.fail("%v>%v for %v by %s at %d, from %+v", ch.from, ch.to, ch.cause, describeEvent(c.ev), now, *before)
+			x.fail("%v>%v for %v by %s at %d, from %+v", ch.From, ch.To, ch.Cause, describeEvent(c.ev), now, *before)
 		}
 	}
 
-	switch ev := c.ev; ev.op {
-	case opSettle:
-		seen := x.at(*before, now)
-		if !ev.byName && c.spent > 0 {
+	switch ev := c.ev; ev.Op {
+	case OpSettle:
+		seen := x.asOf(before, now)
+		if !ev.ByName && c.spent > 0 {
 			x.fail("one permit has changed the breaker twice")
 		}
-		if !ev.byName && ev.epoch != seen.epoch && ev.outcome != OutcomeThrottled && seen.state == StateClosed && next.streak != before.streak {
+		if !ev.ByName && ev.Epoch != seen.Epoch && ev.Outcome != Throttled && seen.State == Closed && next.Streak != before.Streak {
 			x.fail("a result of another period moved the streak")
 		}
 		x.checkReport(c, before, next)
-	case opAdmit:
-		if a.reason != StopNone { // whoever is refused does not make others wait
-			_, was := x.admission(before, now)
-			if a.wait > was {
-				x.fail("asking moved the next probe from %d to %d", now+was, now+a.wait)
+	case OpAdmit:
+		if a.Reason != Admitted { // whoever is refused does not make others wait
+			_, was := x.refusal(before, now)
+			if a.Wait > was {
+				x.fail("asking moved the next probe from %d to %d", now+was, now+a.Wait)
 			}
 		}
-	case opReset, opIsolate, opConfigure:
-		if ev.op != opConfigure && next.epoch == x.at(*before, now).epoch {
+	case OpReset, OpIsolate, OpConfigure:
+		if ev.Op != OpConfigure && next.Epoch == x.asOf(before, now).Epoch {
 			x.fail("%s has begun no epoch", describeEvent(ev))
 		}
 	}
@@ -593,77 +596,77 @@ func (x *exploration) checkSwap(w *world, c *caller, before, next *snapshot, a *
 }
 
 // checkReport checks that a probe's report frees its slot, whatever it says.
-func (x *exploration) checkReport(c *caller, before, next *snapshot) {
-	ev, seen := c.ev, x.at(*before, max(c.now, before.since))
-	if ev.op == opSettle && seen.state == StateHalfOpen && (ev.byName || ev.probe && ev.epoch == seen.epoch) && next.epoch == seen.epoch {
+func (x *exploration) checkReport(c *caller, before, next *Snapshot) {
+	ev, seen := c.ev, x.asOf(before, max(c.now, before.Since))
+	if ev.Op == OpSettle && seen.State == HalfOpen && (ev.ByName || ev.Probe && ev.Epoch == seen.Epoch) && next.Epoch == seen.Epoch {
 		x.fail("the probe has reported and its slot is still taken")
 	}
 }
 
 // justified reports whether a transition may have happened.
-func (x *exploration) justified(w *world, c *caller, before *snapshot, ch *change, now int64) bool {
+func (x *exploration) justified(w *world, c *caller, before *Snapshot, ch *Change, now int64) bool {
 	ev := c.ev
-	seen := x.at(*before, now)
-	ofProbe := ev.op == opSettle && ch.from == StateHalfOpen && seen.state == StateHalfOpen &&
-		(ev.byName || ev.probe && ev.epoch == before.epoch)
-	switch ch.cause {
+	seen := x.asOf(before, now)
+	ofProbe := ev.Op == OpSettle && ch.From == HalfOpen && seen.State == HalfOpen &&
+		(ev.ByName || ev.Probe && ev.Epoch == before.Epoch)
+	switch ch.Cause {
 	case CauseLeaseExpired:
-		return ch.from == StateHalfOpen && ch.to == StateOpen && now >= before.until && ch.when == before.until
+		return ch.From == HalfOpen && ch.To == Open && now >= before.Until && ch.When == before.Until
 	case CauseFailureThreshold:
-		return ch.from == StateClosed && ch.to == StateOpen && ev.op == opSettle && ev.outcome == OutcomeFailure &&
-			(ev.byName || ev.epoch == before.epoch) && before.streak+1 >= before.cfg.threshold && before.cfg.threshold > 0
+		return ch.From == Closed && ch.To == Open && ev.Op == OpSettle && ev.Outcome == Failure &&
+			(ev.ByName || ev.Epoch == before.Epoch) && before.Streak+1 >= before.Params.threshold && before.Params.threshold > 0
 	case CauseProbeAdmitted:
-		return ch.from == StateOpen && ch.to == StateHalfOpen && ev.op == opAdmit && !before.isolated && now >= seen.until &&
-			(before.state != StateOpen || now >= w.promised)
+		return ch.From == Open && ch.To == HalfOpen && ev.Op == OpAdmit && !before.isolated && now >= seen.Until &&
+			(before.State != Open || now >= w.promised)
 	case CauseProbeSucceeded:
-		return ofProbe && ch.to != StateHalfOpen && (ev.outcome == OutcomeSuccess || ev.outcome == OutcomeRejected)
+		return ofProbe && ch.To != HalfOpen && (ev.Outcome == Success || ev.Outcome == Rejected)
 	case CauseProbeFailed:
-		return ofProbe && ch.to == StateOpen && ev.outcome == OutcomeFailure
+		return ofProbe && ch.To == Open && ev.Outcome == Failure
 	case CauseProbeThrottled:
-		return ofProbe && ch.to == StateOpen && ev.outcome == OutcomeThrottled
+		return ofProbe && ch.To == Open && ev.Outcome == Throttled
 	case CauseProbeReturned:
-		return ofProbe && ch.to == StateOpen && ev.outcome == OutcomeNeutral
+		return ofProbe && ch.To == Open && ev.Outcome == Neutral
 	case CauseReset:
-		return ch.to == StateClosed && ev.op == opReset
+		return ch.To == Closed && ev.Op == OpReset
 	case CauseIsolated:
-		return ch.to == StateOpen && ev.op == opIsolate
+		return ch.To == Open && ev.Op == OpIsolate
 	case CauseReconfigured:
-		return ch.from != StateClosed && ch.to == StateClosed && ev.op == opConfigure && ev.cfg.threshold == 0
+		return ch.From != Closed && ch.To == Closed && ev.Op == OpConfigure && ev.Params.threshold == 0
 	}
 	return false
 }
 
 // compareWithModel checks a swap against the rules in words.
-func (x *exploration) compareWithModel(c *caller, before, next *snapshot, a *answer, now int64) {
+func (x *exploration) compareWithModel(c *caller, before, next *Snapshot, a *Answer, now int64) {
 	at := time.Duration(now)
 	b := modelOf(before, now)
 	var events []model.Event
-	switch ev := c.ev; ev.op {
-	case opAdmit:
+	switch ev := c.ev; ev.Op {
+	case OpAdmit:
 		var said model.Answer
 		said, events = b.Ask(at)
-		if said.Reason != a.reason.Detail() || said.Wait != time.Duration(a.wait) || said.Probe != a.probe {
+		if said.Reason != a.Reason.String() || said.Wait != time.Duration(a.Wait) || said.Probe != a.Probe {
 			x.fail("the model answers %+v, the machine %+v", said, *a)
 		}
-	case opSettle:
+	case OpSettle:
 		events = b.Report(at, model.Report{
-			ByName: ev.byName, Probe: ev.probe, Epoch: int(ev.epoch), Outcome: ev.outcome.String(), Kind: ev.kind.String(),
-			Took: time.Duration(ev.took), RetryAfter: time.Duration(ev.retryAfter),
+			ByName: ev.ByName, Probe: ev.Probe, Epoch: int(ev.Epoch), Outcome: ev.Outcome.String(), Kind: ev.Kind.String(),
+			Took: time.Duration(ev.Took), RetryAfter: time.Duration(ev.RetryAfter),
 		})
-	case opKeepAlive:
-		events = b.KeepAlive(at, int(ev.epoch))
-	case opReset:
+	case OpKeepAlive:
+		events = b.KeepAlive(at, int(ev.Epoch))
+	case OpReset:
 		events = b.Reset(at, 0)
-	case opIsolate:
+	case OpIsolate:
 		events = b.Isolate(at)
-	case opConfigure:
-		events = b.Configure(at, modelConfig(ev.cfg), 0)
+	case OpConfigure:
+		events = b.Configure(at, modelConfig(ev.Params), 0)
 	}
 	var said []model.Event
-	for _, ch := range a.changes[:a.n] {
+	for _, ch := range a.Changes() {
 		said = append(said, model.Event{
-			From: ch.from.String(), To: ch.to.String(), Cause: ch.cause.String(), Epoch: int(ch.epoch), When: time.Duration(ch.when),
-			Streak: ch.streak, Kind: ch.kind.String(), Wait: time.Duration(ch.wait),
+			From: ch.From.String(), To: ch.To.String(), Cause: ch.Cause.String(), Epoch: int(ch.Epoch), When: time.Duration(ch.When),
+			Streak: ch.Streak, Kind: ch.Kind.String(), Wait: time.Duration(ch.Wait),
 		})
 	}
 	if !slices.Equal(events, said) {
@@ -677,7 +680,7 @@ func (x *exploration) compareWithModel(c *caller, before, next *snapshot, a *ans
 	}
 }
 
-func modelConfig(p *params) model.Config {
+func modelConfig(p *Params) model.Config {
 	return model.Config{
 		Threshold: p.threshold, Recovery: time.Duration(p.recovery), Lease: time.Duration(p.lease), MaxOpen: time.Duration(p.maxOpen),
 		Growth: int(p.growth), ProbeSuccesses: p.successes,
@@ -685,21 +688,21 @@ func modelConfig(p *params) model.Config {
 }
 
 // modelOf returns what a snapshot means in the words of the model.
-func modelOf(s *snapshot, now int64) model.Breaker {
-	until := time.Duration(s.until)
+func modelOf(s *Snapshot, now int64) model.Breaker {
+	until := time.Duration(s.Until)
 	b := model.Breaker{
-		Config: modelConfig(s.cfg), State: s.state.String(), Epoch: int(s.epoch), Since: time.Duration(s.since),
-		Streak: s.streak, Kind: s.kind.String(), Trips: int(s.trips),
+		Config: modelConfig(s.Params), State: s.State.String(), Epoch: int(s.Epoch), Since: time.Duration(s.Since),
+		Streak: s.Streak, Kind: s.Kind.String(), Trips: int(s.Trips),
 		Isolated: s.isolated, Stated: s.limited, Lost: s.lost,
 		LeaseFor: time.Duration(s.lease), Cooldown: time.Duration(s.cooldown), LeastLease: time.Duration(s.learned), Operated: int(s.operated),
 		FailedProbes: s.failed, GoodProbes: s.passed,
 	}
 	switch {
-	case s.state == StateOpen:
+	case s.State == Open:
 		b.Due = until
-	case s.state == StateHalfOpen:
+	case s.State == HalfOpen:
 		b.LeaseEnd = until
-	case s.until > now:
+	case s.Until > now:
 		b.Throttled = until
 	}
 	return b
@@ -707,7 +710,7 @@ func modelOf(s *snapshot, now int64) model.Breaker {
 
 func longExploration() bool { return os.Getenv("TOOLHEALTH_LONG") != "" }
 
-func TestNoInterleavingBreaksTheMachine(t *testing.T) {
+func TestExplore_NoInterleavingBreaksTheMachine(t *testing.T) {
 	states, edges, swaps, lost := 0, 0, 0, 0
 	for _, sc := range scopes {
 		e := sc.short
@@ -739,107 +742,115 @@ func brokenCarriers() []carrier {
 		change(&c)
 		return c
 	}
-	stepping := func(name string, f func(s snapshot, ev event, now int64) (snapshot, answer)) carrier {
-		return broken(name, func(c *carrier) { c.step = f })
-	}
-	return []carrier{
+	return append(brokenSteps(),
 		broken("state and until are written one after the other", func(c *carrier) { c.torn = true }),
 		broken("the probe is given out by a plain store", func(c *carrier) { c.blind = true }),
 		broken("a lost swap is taken for a won one", func(c *carrier) { c.deaf = true }),
 		broken("a permit settles twice", func(c *carrier) { c.forgetful = true }),
 		broken("a lease ends by a timer only", func(c *carrier) {
-			hide := func(s snapshot) snapshot {
-				if s.state == StateHalfOpen {
-					s.until = forever
+			hide := func(s Snapshot) Snapshot {
+				if s.State == HalfOpen {
+					s.Until = Forever
 				}
 				return s
 			}
-			c.at = func(s snapshot, _ int64) snapshot { return s }
-			c.admission = func(s *snapshot, now int64) (StopReason, int64) {
+			c.asOf = func(s *Snapshot, _ int64) Snapshot { return *s }
+			c.refusal = func(s *Snapshot, now int64) (Reason, int64) {
 				hidden := hide(*s)
-				return hidden.admission(now)
+				return realCarrier.refusal(&hidden, now)
 			}
-			c.step = func(s snapshot, ev event, now int64) (snapshot, answer) {
-				n, a := step(hide(s), ev, now)
-				if n.epoch == s.epoch && n.state == StateHalfOpen {
-					n.until = s.until
+			c.step = func(s *Snapshot, ev *Event, now int64) (Snapshot, Answer) {
+				hidden := hide(*s)
+				n, a := Step(&hidden, ev, now)
+				if n.Epoch == s.Epoch && n.State == HalfOpen {
+					n.Until = s.Until
 				}
 				return n, a
 			}
 		}),
 		broken("only the gate notices the end of a lease", func(c *carrier) {
-			c.at = func(s snapshot, _ int64) snapshot { return s }
-			c.admission = func(s *snapshot, now int64) (StopReason, int64) {
+			c.asOf = func(s *Snapshot, _ int64) Snapshot { return *s }
+			c.refusal = func(s *Snapshot, now int64) (Reason, int64) {
 				if s.expired(now) {
-					return StopProbeInFlight, 1
+					return ProbeInFlight, 1
 				}
-				return s.admission(now)
+				return realCarrier.refusal(s, now)
 			}
 		}),
 		broken("the cooldown runs from when the end of the lease is noticed", func(c *carrier) {
-			late := func(s snapshot, now int64) snapshot {
+			late := func(s Snapshot, now int64) *Snapshot {
 				if s.expired(now) {
-					s.until = now
+					s.Until = now
 				}
-				return s
+				return &s
 			}
-			c.at = func(s snapshot, now int64) snapshot { return late(s, now).at(now) }
-			c.admission = func(s *snapshot, now int64) (StopReason, int64) {
-				seen := late(*s, now)
-				return seen.admission(now)
+			c.asOf = func(s *Snapshot, now int64) Snapshot { return late(*s, now).AsOf(now) }
+			c.refusal = func(s *Snapshot, now int64) (Reason, int64) { return realCarrier.refusal(late(*s, now), now) }
+			c.step = func(s *Snapshot, ev *Event, now int64) (Snapshot, Answer) { return Step(late(*s, now), ev, now) }
+		}),
+	)
+}
+
+// brokenSteps are those of brokenCarriers that only step otherwise.
+func brokenSteps() []carrier {
+	stepping := func(name string, f func(s Snapshot, ev Event, now int64) (Snapshot, Answer)) carrier {
+		c := realCarrier
+		c.name = name
+		c.step = func(s *Snapshot, ev *Event, now int64) (Snapshot, Answer) { return f(*s, *ev, now) }
+		return c
+	}
+	return []carrier{
+		stepping("epochs are not looked at", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			seen := s.AsOf(now)
+			ev.Epoch = seen.Epoch
+			return Step(&s, &ev, now)
+		}),
+		stepping("any success closes a half-open breaker", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			if seen := s.AsOf(now); ev.Op == OpSettle && ev.Outcome == Success && seen.State == HalfOpen {
+				ev.ByName = true
 			}
-			c.step = func(s snapshot, ev event, now int64) (snapshot, answer) { return step(late(s, now), ev, now) }
+			return Step(&s, &ev, now)
 		}),
-		stepping("epochs are not looked at", func(s snapshot, ev event, now int64) (snapshot, answer) {
-			ev.epoch = s.at(now).epoch
-			return step(s, ev, now)
-		}),
-		stepping("any success closes a half-open breaker", func(s snapshot, ev event, now int64) (snapshot, answer) {
-			if ev.op == opSettle && ev.outcome == OutcomeSuccess && s.at(now).state == StateHalfOpen {
-				ev.byName = true
-			}
-			return step(s, ev, now)
-		}),
-		stepping("a late success closes", func(s snapshot, ev event, now int64) (snapshot, answer) {
-			n, a := step(s, ev, now)
-			if ev.op == opSettle && ev.outcome == OutcomeSuccess && n.state == StateOpen && !n.isolated {
-				n.closeAt(max(now, n.since), 0)
-				n.epoch++
-				a.record(&n, StateOpen, CauseProbeSucceeded)
-				a.changed, a.epoch = true, n.epoch
-			}
-			return n, a
-		}),
-		stepping("a neutral probe keeps the slot", func(s snapshot, ev event, now int64) (snapshot, answer) {
-			if ev.op == opSettle && ev.outcome == OutcomeNeutral {
-				return s, answer{epoch: s.epoch}
-			}
-			return step(s, ev, now)
-		}),
-		stepping("a reset keeps the epoch", func(s snapshot, ev event, now int64) (snapshot, answer) {
-			n, a := step(s, ev, now)
-			if ev.op == opReset {
-				n.epoch = s.epoch
-				a.changed, a.epoch = n != s, n.epoch
+		stepping("a late success closes", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			n, a := Step(&s, &ev, now)
+			if ev.Op == OpSettle && ev.Outcome == Success && n.State == Open && !n.isolated {
+				n.closeAt(max(now, n.Since), 0)
+				n.Epoch++
+				a.record(&n, Open, CauseProbeSucceeded)
+				a.Changed, a.Epoch = true, n.Epoch
 			}
 			return n, a
 		}),
-		stepping("late failures restart the cooldown without a bound", func(s snapshot, ev event, now int64) (snapshot, answer) {
-			unbounded := *s.cfg
+		stepping("a neutral probe keeps the slot", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			if ev.Op == OpSettle && ev.Outcome == Neutral {
+				return s, Answer{Epoch: s.Epoch}
+			}
+			return Step(&s, &ev, now)
+		}),
+		stepping("a reset keeps the epoch", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			n, a := Step(&s, &ev, now)
+			if ev.Op == OpReset {
+				n.Epoch = s.Epoch
+				a.Changed, a.Epoch = n != s, n.Epoch
+			}
+			return n, a
+		}),
+		stepping("late failures restart the cooldown without a bound", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			unbounded := *s.Params
 			unbounded.maxOpen = 0
 			loose := s
-			loose.cfg = &unbounded
-			n, a := step(loose, ev, now)
-			if n.cfg == &unbounded {
-				n.cfg = s.cfg
+			loose.Params = &unbounded
+			n, a := Step(&loose, &ev, now)
+			if n.Params == &unbounded {
+				n.Params = s.Params
 			}
-			a.changed = n != s
+			a.Changed = n != s
 			return n, a
 		}),
 	}
 }
 
-func TestTheExplorerCatchesBrokenMachines(t *testing.T) {
+func TestExplore_CatchesBrokenMachines(t *testing.T) {
 	for _, c := range brokenCarriers() {
 		t.Run(c.name, func(t *testing.T) {
 			for _, sc := range scopes {

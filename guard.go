@@ -296,7 +296,7 @@ func (c *call) admit(now int64) bool {
 		c.admission = admission{start: now}
 		return true
 	}
-	if n, epoch := r.enterHealthy(c.tool); n != nil {
+	if n, epoch := r.admitFast(c.tool); n != nil {
 		c.admission, c.counts = admission{node: n, epoch: epoch, start: now}, n.Value.guardStats()
 		c.count(true)
 		return true

@@ -132,11 +132,11 @@ func (r *Registry) AllowRequest(tool string) bool {
 		s := e.snap.Load()
 		if s.AdmitsAll() {
 			e.touch()
-			e.letIn()
+			e.admitted()
 			return true
 		}
 		if _, _, quiet := s.Refusal(r.now()); quiet {
-			e.turnAway()
+			e.refuse()
 			return false
 		}
 	}
@@ -154,16 +154,16 @@ func (e *entry) touch() {
 	}
 }
 
-// letIn notes that a call was admitted.
-func (e *entry) letIn() {
+// admitted notes that a call was admitted.
+func (e *entry) admitted() {
 	if e.refusing.Load() {
 		e.refusing.Store(false)
 		e.stats.endRefusals()
 	}
 }
 
-// turnAway notes that a call was refused.
-func (e *entry) turnAway() {
+// refuse notes that a call was refused.
+func (e *entry) refuse() {
 	e.stats.refused.Add(1)
 	if !e.refusing.Load() {
 		e.refusing.Store(true)
@@ -193,19 +193,19 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 		if !ok {
 			continue // it has just been evicted
 		}
-		r.tellOfAdmission(n, &a, permit)
+		r.notifyAdmission(n, &a, permit)
 		if a.Reason != machine.Admitted {
-			e.turnAway()
+			e.refuse()
 		} else {
-			e.letIn()
+			e.admitted()
 		}
 		return n, a
 	}
 }
 
-// tellOfAdmission delivers what a call that asked has changed. If a hook ends the
+// notifyAdmission delivers what a call that asked has changed. If a hook ends the
 // goroutine, nobody gets the permit or the probe: it is given back.
-func (r *Registry) tellOfAdmission(n *node, a *machine.Answer, permit bool) {
+func (r *Registry) notifyAdmission(n *node, a *machine.Answer, permit bool) {
 	if len(a.Changes()) == 0 {
 		return
 	}
@@ -223,9 +223,9 @@ func (r *Registry) tellOfAdmission(n *node, a *machine.Answer, permit bool) {
 	told = true
 }
 
-// enterHealthy is admit with a permit for a tool that refuses nobody, which is to
+// admitFast is admit with a permit for a tool that refuses nobody, which is to
 // say nearly always. It returns nil if that is not so; then nothing happened.
-func (r *Registry) enterHealthy(tool string) (*node, uint64) {
+func (r *Registry) admitFast(tool string) (*node, uint64) {
 	n := r.table.Get(tool)
 	if n == nil {
 		return nil, 0
@@ -238,7 +238,7 @@ func (r *Registry) enterHealthy(tool string) (*node, uint64) {
 		return nil, 0
 	}
 	e.touch()
-	e.letIn()
+	e.admitted()
 	return n, s.Epoch
 }
 
@@ -339,7 +339,7 @@ func (r *Registry) settle(n *node, ev *machine.Event, v Verdict, took, now int64
 func (r *Registry) apply(n *node, ev *machine.Event, now int64) bool {
 	a, ok := n.Value.apply(ev, now, &n.Value.stats)
 	for !ok {
-		if r.left(n) {
+		if r.waitEvicted(n) {
 			return false
 		}
 		a, ok = n.Value.apply(ev, now, &n.Value.stats)
@@ -348,9 +348,9 @@ func (r *Registry) apply(n *node, ev *machine.Event, now int64) bool {
 	return true
 }
 
-// left reports whether n has left the registry. An eviction that is under way may
+// waitEvicted reports whether n has left the registry. An eviction that is under way may
 // yet be called off, so it waits for its end.
-func (r *Registry) left(n *node) bool {
+func (r *Registry) waitEvicted(n *node) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return n.Value.snap.Load().Evicted
@@ -447,7 +447,7 @@ func (r *Registry) victim(now int64) *node {
 // either the permit is seen here, or the caller sees that the entry has gone.
 func (e *entry) evict(now int64) bool {
 	s := e.snap.Load()
-	return s.Forgettable(now) && !e.stats.inUse() && !e.delivering() && e.snap.CompareAndSwap(s, goneUnder(s.Params)) && e.confirm(s)
+	return s.Forgettable(now) && !e.stats.inUse() && !e.delivering() && e.snap.CompareAndSwap(s, evictedUnder(s.Params)) && e.confirm(s)
 }
 
 // confirm ends an eviction: if a permit has been given out meanwhile it takes the
@@ -460,8 +460,8 @@ func (e *entry) confirm(before *machine.Snapshot) bool {
 	return false
 }
 
-// goneUnder returns the last snapshot of an entry.
-func goneUnder(p *machine.Params) *machine.Snapshot {
+// evictedUnder returns the last snapshot of an entry.
+func evictedUnder(p *machine.Params) *machine.Snapshot {
 	return &machine.Snapshot{Params: p, Evicted: true}
 }
 
@@ -558,7 +558,7 @@ func (r *Registry) Remove(tool string) bool {
 	if n == nil {
 		return false
 	}
-	n.Value.snap.Store(goneUnder(n.Value.snap.Load().Params)) // what comes in between goes with it
+	n.Value.snap.Store(evictedUnder(n.Value.snap.Load().Params)) // what comes in between goes with it
 	r.drop(n)
 	return true
 }

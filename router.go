@@ -251,7 +251,7 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 	if r.inert() {
 		return untracked(tool), nil
 	}
-	if n, epoch := r.enterHealthy(tool); n != nil {
+	if n, epoch := r.admitFast(tool); n != nil {
 		return Permit{node: n, gate: g, start: r.now(), stamp: stamp.New(epoch, false)}, nil
 	}
 	now := r.now()

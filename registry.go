@@ -15,24 +15,30 @@ import (
 )
 
 // Registry keeps the health of every tool by its name: one [Stats] and one
-// breaker each. It is the seam that everything else is built on.
+// breaker each. Everything else in this package builds on it.
 //
 // A tool appears at its first AllowRequest, Record or [Gate.Allow]; reading never
-// creates one. Names come from a language model, so the number of entries is
-// bounded by Config.MaxTools. At the bound a new name takes the place of an entry
-// that is closed, without a streak, not throttled, without a permit out and not
-// registered, the longest idle one or near it. It looks at 64 entries at most; if
-// none of them may go, the call is admitted without an entry and counted in
-// Summary.Untracked. A name that keeps calling soon finds room. What is known
-// against a tool is never evicted. Memory is at most about 400 bytes for each
-// entry and the names themselves: a runtime that passes on names of any length
-// should cut them, or set RegisteredOnly. The empty name is always refused.
+// creates one. Any text but the empty one is a name, byte for byte: "search" and
+// "Search" are two tools. The empty name is always refused. For tools with tenants
+// use names such as "tenant|tool"; each has a health of its own.
+//
+// Names come from a language model, so Config.MaxTools bounds the number of
+// entries. At the bound a new name takes the place of an entry that holds nothing
+// against its tool: closed, without a streak, not throttled, without a permit out
+// and not registered. The registry looks at 64 entries at most for one that is
+// idle, too. If there is none among them, the call is admitted without an entry and
+// counted in Summary.Untracked; a name that keeps calling soon finds room.
+//
+// Memory is at most about 400 bytes for each entry, and the names themselves: a
+// runtime that passes on names of any length should cut them, or set
+// RegisteredOnly.
 //
 // All methods may be called from any goroutine. AllowRequest, Available and the
-// Record methods take no lock, except for the first call of a new name; they
-// allocate nothing unless a breaker changes. The clock is the monotonic one,
-// read since the registry was made; inside a testing/synctest bubble, make it
-// there. A nil Registry, and the zero one, admits everything and records nothing.
+// Record methods take no lock, except for the first call of a new name. They
+// allocate nothing unless a breaker changes. The clock is the monotonic one, read
+// since the registry was made; inside a testing/synctest bubble, make it there.
+//
+// The zero Registry, and a nil one, admits everything and records nothing.
 type Registry struct {
 	base  time.Time
 	table nametable.Table[entry]
@@ -62,13 +68,14 @@ type entry struct {
 	// used says that the tool was called again since its entry was made, or was
 	// last looked at for eviction. Set by calls, cleared under Registry.mu.
 	used atomic.Bool
-	// refusing: the last answer of the gate was a refusal. It spares admitted
-	// calls a look at the counters of refusals, which lie in another cache line.
+	// refusing says that the last answer of the gate was a refusal. Set and cleared
+	// by calls that were answered. It spares admitted calls a look at the counters of
+	// refusals, which lie in another cache line.
 	refusing atomic.Bool
 	carrier
 	stats Stats
-	// place is where it waits in Registry.queue to be evicted; nil if it is
-	// registered. Under Registry.mu.
+	// place is the entry's place in Registry.queue; nil if it is registered. Under
+	// Registry.mu.
 	place *list.Element
 }
 
@@ -115,7 +122,7 @@ func NewRegistryWithConfig(c Config) (*Registry, error) {
 // now returns the registry's time.
 func (r *Registry) now() int64 { return since(r.base) }
 
-// inert reports whether there is nothing to keep anything in.
+// inert reports whether r keeps nothing: it is nil or zero.
 func (r *Registry) inert() bool { return r == nil || r.conf.Load() == nil }
 
 // AllowRequest asks whether a call of the tool may go ahead. It may hand out the
@@ -204,7 +211,7 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 }
 
 // notifyAdmission delivers what a call that asked has changed. If a hook ends the
-// goroutine, nobody gets the permit or the probe: it is given back.
+// goroutine, the caller never gets the permit or the probe, so it is given back.
 func (r *Registry) notifyAdmission(n *node, a *machine.Answer, permit bool) {
 	if len(a.Changes()) == 0 {
 		return
@@ -215,7 +222,7 @@ func (r *Registry) notifyAdmission(n *node, a *machine.Answer, permit bool) {
 		case told:
 		case permit && a.Reason == machine.Admitted:
 			(&admission{node: n, epoch: a.Epoch, probe: a.Probe}).release(r)
-		case a.Probe: // by name: nobody has been told yes
+		case a.Probe: // by name: no caller was told yes
 			r.settle(n, &machine.Event{Op: machine.OpSettle, ByName: true}, Verdict{Outcome: OutcomeNeutral}, 0, r.now())
 		}
 	}()
@@ -223,8 +230,8 @@ func (r *Registry) notifyAdmission(n *node, a *machine.Answer, permit bool) {
 	told = true
 }
 
-// admitFast is admit with a permit for a tool that refuses nobody, which is to
-// say nearly always. It returns nil if that is not so; then nothing happened.
+// admitFast is admit with a permit for a tool whose breaker admits everyone, which
+// is nearly always so. It returns nil for any other tool; then nothing happened.
 func (r *Registry) admitFast(tool string) (*node, uint64) {
 	n := r.table.Get(tool)
 	if n == nil {
@@ -291,7 +298,7 @@ func (r *Registry) RecordSuccess(tool string, took time.Duration) {
 		if s := n.Value.snap.Load(); s.UnmovedBy(int64(took)) {
 			n.Value.stats.success(&n.Value.stats.nameOK, int64(took))
 			n.Value.touch()
-			return // if it has left meanwhile, then just after this call
+			return // if n was evicted concurrently, this call linearizes just before that
 		}
 	}
 	r.Record(tool, Verdict{}, took)
@@ -334,7 +341,7 @@ func (r *Registry) settle(n *node, ev *machine.Event, v Verdict, took, now int64
 	return r.apply(n, ev, now)
 }
 
-// apply runs one event on the machine of n and delivers what came of it. It
+// apply runs one event on the machine of n and delivers the transitions. It
 // reports false if n has left the registry.
 func (r *Registry) apply(n *node, ev *machine.Event, now int64) bool {
 	a, ok := n.Value.apply(ev, now, &n.Value.stats)
@@ -348,8 +355,8 @@ func (r *Registry) apply(n *node, ev *machine.Event, now int64) bool {
 	return true
 }
 
-// waitEvicted reports whether n has left the registry. An eviction that is under way may
-// yet be called off, so it waits for its end.
+// waitEvicted reports whether n has left the registry. It waits for an eviction
+// that is under way, which may yet be called off.
 func (r *Registry) waitEvicted(n *node) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -423,8 +430,8 @@ func (r *Registry) makeRoom(bound int, now int64) bool {
 	return true
 }
 
-// victim finds an entry that may be evicted, marks its snapshot as gone and
-// returns it; nil if there is none among the first. The caller holds mu.
+// victim finds an entry that may be evicted among the first maxLooks, marks it as
+// evicted and returns it; nil if there is none. The caller holds mu.
 func (r *Registry) victim(now int64) *node {
 	for range maxLooks {
 		front := r.queue.Front()
@@ -442,9 +449,9 @@ func (r *Registry) victim(now int64) *node {
 	return nil
 }
 
-// evict marks the entry as gone if nothing would be missed. A permit is counted
-// before the snapshot is looked at (admit), and here it is the other way round:
-// either the permit is seen here, or the caller sees that the entry has gone.
+// evict marks the entry as evicted if it holds nothing that would be missed. admit
+// counts a permit and then looks at the snapshot; evict marks the snapshot and then
+// looks for permits. So either evict sees the permit, or the caller sees the mark.
 func (e *entry) evict(now int64) bool {
 	s := e.snap.Load()
 	return s.Forgettable(now) && !e.stats.inUse() && !e.delivering() && e.snap.CompareAndSwap(s, evictedUnder(s.Params)) && e.confirm(s)
@@ -456,7 +463,7 @@ func (e *entry) confirm(before *machine.Snapshot) bool {
 	if !e.stats.inUse() {
 		return true
 	}
-	e.snap.Store(before) // no other writer changes a snapshot that has gone
+	e.snap.Store(before) // no other writer replaces the mark
 	return false
 }
 
@@ -476,20 +483,19 @@ func (r *Registry) unqueue(n *node) {
 	}
 }
 
-// drop takes a node whose snapshot has gone out of the registry. The caller
-// holds mu.
+// drop removes a node that is marked as evicted. The caller holds mu.
 func (r *Registry) drop(n *node) {
 	r.unqueue(n)
 	r.table.Delete(n)
 }
 
-// ErrRegistryFull is what Register says when MaxTools entries are registered or
-// must not be evicted.
+// ErrRegistryFull is the error of Register when there is no room: MaxTools entries
+// are registered, or must not be evicted.
 var ErrRegistryFull = errors.New("toolhealth: registry is full")
 
-// Register makes a tool known and keeps its entry from being evicted. With a
-// configuration, the tool has that one from now on, whatever SetConfig says of
-// others, until it is removed; more than one is an error. A tool that is known
+// Register makes a tool known and keeps its entry from being evicted. A
+// configuration applies to the tool from now on, whatever SetConfig says of other
+// tools, until the tool is removed; more than one is an error. A tool that is known
 // already keeps its state.
 func (r *Registry) Register(tool string, config ...BreakerConfig) error {
 	switch {
@@ -544,9 +550,9 @@ func (e *entry) configure(p *machine.Params, now int64) machine.Answer {
 }
 
 // Remove forgets a tool and what Register gave it, and reports whether there was
-// one. Permits of it that are still out come to nothing; its chain of transitions
-// ends without an event. If the name comes back it is another tool: its events
-// do not wait for hooks that are still being told of the old one's.
+// one. Permits of it that are still out report to no tool; its chain of transitions
+// ends without an event. If the name comes back it is another tool: its events do
+// not wait for hooks that still run for the old one.
 func (r *Registry) Remove(tool string) bool {
 	if r.inert() {
 		return false
@@ -558,7 +564,7 @@ func (r *Registry) Remove(tool string) bool {
 	if n == nil {
 		return false
 	}
-	n.Value.snap.Store(evictedUnder(n.Value.snap.Load().Params)) // what comes in between goes with it
+	n.Value.snap.Store(evictedUnder(n.Value.snap.Load().Params)) // a change in between is lost with the entry
 	r.drop(n)
 	return true
 }
@@ -574,7 +580,8 @@ func (r *Registry) Len() int {
 // Reset closes the tool's breaker, lifts a throttle or an isolation, and forgets
 // the streak, the growth and the learned lease; statistics stay. What was
 // admitted before no longer counts for the breaker. It reports whether there is
-// such a tool.
+// such a tool. If the tool is not mended, FailureThreshold more failures open the
+// breaker again.
 func (r *Registry) Reset(tool string) bool {
 	if r.inert() {
 		return false
@@ -585,7 +592,8 @@ func (r *Registry) Reset(tool string) bool {
 
 // Isolate holds the tool's breaker open until Reset. What was admitted before no
 // longer counts for the breaker. A tool that has not been called yet gets an
-// entry. It reports whether the tool is held: not if it is unknown (see
+// entry; mind the spelling, since without RegisteredOnly any name is a tool. It
+// reports whether the tool is held: not if it is unknown (see
 // Config.RegisteredOnly), or new and the registry is full.
 func (r *Registry) Isolate(tool string) bool {
 	if r.inert() {
@@ -602,8 +610,8 @@ func (r *Registry) Isolate(tool string) bool {
 	}
 }
 
-// SetConfig puts another configuration in force, or returns every problem of it
-// and changes nothing. Each tool keeps its state: a running cooldown keeps its
+// SetConfig puts another configuration in force, or returns every problem of that
+// configuration and changes nothing. Each tool keeps its state: a running cooldown keeps its
 // deadline, a streak stays, a lower threshold does not trip by itself. Only a
 // FailureThreshold set to 0 closes a breaker, unless it is isolated. Lowering
 // MaxTools evicts nothing by itself; the next new name does. It takes time in
@@ -633,14 +641,14 @@ func (r *Registry) SetConfig(c Config) error {
 	return nil
 }
 
-// closing is a tool that a new configuration has closed.
+// closing is a breaker that a new configuration has closed.
 type closing struct {
 	n *node
 	a machine.Answer
 }
 
-// notifyClosed delivers what has closed, all of it, also if a hook ends the
-// goroutine: later events of a tool wait for the earlier ones.
+// notifyClosed delivers every closing, also if a hook ends the goroutine: later
+// events of a tool wait for the earlier ones.
 func (r *Registry) notifyClosed(closed []closing) {
 	defer func() {
 		if len(closed) > 0 {
@@ -667,7 +675,7 @@ func (r *Registry) Config() Config {
 // already. The new state is visible by then and no lock is held: fn may call
 // anything, also for the same tool. The events of one tool come in order and one
 // at a time; those of two tools may come at once. A panic in fn is counted in
-// Summary.HookPanics and harms nobody.
+// Summary.HookPanics and harms neither the call nor other hooks.
 //
 // A lease that runs out is noticed by the next call that asks or reports, not by
 // a timer; the event says when it was.
@@ -693,7 +701,8 @@ func (e *entry) newGuardStats() *guardStats {
 	return e.guard.Load()
 }
 
-// admission is one admitted call, as the registry has to hear of its end.
+// admission is one admitted call. Its end is reported with succeed, report or
+// release, once.
 type admission struct {
 	node  *node // nil if the call is not tracked
 	epoch uint64
@@ -722,7 +731,7 @@ func (a *admission) report(r *Registry, v Verdict, now int64) {
 	r.settle(a.node, a.settlement(), v, took, now)
 }
 
-// release gives the admission back unused: nothing is counted.
+// release gives the admission back unused and counts no outcome.
 func (a *admission) release(r *Registry) {
 	defer a.node.Value.stats.settled.Add(1)
 	if a.probe {
@@ -734,9 +743,9 @@ func (a *admission) settlement() *machine.Event {
 	return &machine.Event{Op: machine.OpSettle, Epoch: a.epoch, Probe: a.probe}
 }
 
-// openFor says whether the tool's breaker is open and refuses for another reason
-// than the wait that a throttled attempt has just stated, and for how long:
-// StopCircuitOpen, StopIsolated or StopNone.
+// openFor returns StopCircuitOpen or StopIsolated, and for how long, if the tool's
+// breaker refuses for another reason than the wait that a throttled attempt has just
+// stated; else StopNone.
 func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
 	if r.inert() {
 		return StopNone, 0
@@ -756,8 +765,8 @@ func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
 	return StopCircuitOpen, time.Duration(wait)
 }
 
-// bounded returns a stated wait, at most the tool's MaxOpenDuration: the gate
-// refuses for no longer.
+// bounded returns a stated wait, at most the tool's MaxOpenDuration, because the
+// breaker refuses for no longer.
 func (e *entry) bounded(wait time.Duration) time.Duration {
 	return time.Duration(e.snap.Load().Params.Cap(int64(max(wait, 0))))
 }

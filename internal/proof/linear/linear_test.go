@@ -16,10 +16,13 @@ import (
 
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/toolhealth/toolhealth"
 	"github.com/toolhealth/toolhealth/internal/proof/model"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // In a synctest bubble time stands still while goroutines run, and they do run at
 // once. So a history is made of rounds: all goroutines call at the same instant,
@@ -424,7 +427,7 @@ func overlaps(history []porcupine.Operation) (n int) {
 	return n
 }
 
-func TestEveryRecordedHistoryHasAnOrder(t *testing.T) {
+func TestRegistry_RecordedHistoriesAreLinearizable(t *testing.T) {
 	right := breakerModel(step)
 	calls, figures, overlapping, probes := 0, 0, 0, 0
 	n := histories(t)
@@ -456,9 +459,9 @@ func describe(history []porcupine.Operation) (text string) {
 	return text
 }
 
-// The checker has to say no, too.
+// The checker has to be able to reject.
 
-func TestAWrongAnswerHasNoOrder(t *testing.T) {
+func TestChecker_RejectsWrongAnswer(t *testing.T) {
 	right := breakerModel(step)
 	rejected, tried := 0, 0
 	for seed := range 200 {
@@ -482,7 +485,7 @@ func TestAWrongAnswerHasNoOrder(t *testing.T) {
 	require.Greater(t, rejected, tried*9/10)
 }
 
-func TestTwoProbesAtOnceHaveNoOrder(t *testing.T) {
+func TestChecker_RejectsTwoProbesAtOnce(t *testing.T) {
 	due := config.Recovery
 	history := []porcupine.Operation{
 		{Input: input{what: "record", outcome: "failure"}, Call: 1, Output: output{}, Return: 2},
@@ -498,7 +501,7 @@ func TestTwoProbesAtOnceHaveNoOrder(t *testing.T) {
 	require.True(t, porcupine.CheckOperations(breakerModel(step), history))
 }
 
-func TestALostCountHasNoOrder(t *testing.T) {
+func TestChecker_RejectsLostCount(t *testing.T) {
 	end := counted{figure: "failure"}
 	read := counted{figure: "failure", read: true}
 	history := []porcupine.Operation{
@@ -511,7 +514,7 @@ func TestALostCountHasNoOrder(t *testing.T) {
 	require.True(t, porcupine.CheckOperations(statsModel, history))
 }
 
-func TestAModelOfAnotherBreakerRejectsTheHistories(t *testing.T) {
+func TestChecker_RejectsHistoriesForAnotherModel(t *testing.T) {
 	for name, wrong := range map[string]func(breakerState, input, output) (bool, breakerState){
 		"a success leaves the streak": func(s breakerState, in input, out output) (bool, breakerState) {
 			streak := s.b.Streak

@@ -45,7 +45,7 @@ type Breaker struct {
 	Kind   string // of the last failure that was taken notice of
 	Trips  int
 
-	Throttled time.Duration // closed: nobody is admitted before this; 0 if nothing was stated
+	Throttled time.Duration // closed: no call is admitted before this; zero means that no wait was stated
 
 	Due      time.Duration // open: when the next probe may go
 	Isolated bool          // open: by an operator
@@ -63,7 +63,7 @@ type Breaker struct {
 	EndedBefore  int           // calls that ended before it closed last
 }
 
-// New returns the breaker of a tool that nobody has called.
+// New returns the breaker of a tool that has not been called.
 func New(c Config) Breaker { return Breaker{Config: c, State: "closed", Epoch: 1, Kind: "none"} }
 
 // Event is a transition.
@@ -127,7 +127,7 @@ func (b *Breaker) cooldownNow() time.Duration {
 	return b.bounded(time.Duration(d.Int64()))
 }
 
-// unknownWait is what is said where nobody knows.
+// unknownWait is the wait that is answered where the real one is unknown.
 func (b *Breaker) unknownWait() time.Duration {
 	if b.Config.Recovery > 0 {
 		return b.Config.Recovery
@@ -388,7 +388,7 @@ func (b *Breaker) reportProbe(now time.Duration, r Report) Event {
 }
 
 // Stats are the counters of one tool: every duration that was recorded, and
-// sums made anew whenever somebody asks.
+// sums computed anew for each question.
 type Stats struct {
 	Good, Bad []time.Duration
 	ByKind    map[string]int
@@ -400,7 +400,7 @@ type Stats struct {
 	EWMA      int // in millionths
 }
 
-// NewStats returns the counters of a tool that nobody has called.
+// NewStats returns the counters of a tool that has not been called.
 func NewStats() *Stats { return &Stats{ByKind: map[string]int{}, EWMA: 1_000_000} }
 
 // Ended is the number of calls that succeeded or failed.

@@ -139,7 +139,7 @@ func TestCost_SizesOfWhatIsAllocated(t *testing.T) {
 	if strconv.IntSize != 64 {
 		t.Skip("laid out for 64 bits")
 	}
-	assert.EqualValues(t, 32, unsafe.Sizeof(frame{}))
+	assert.EqualValues(t, 32, unsafe.Sizeof(callFrame{}))
 	assert.EqualValues(t, 112, unsafe.Sizeof(machine.Snapshot{}))
 }
 

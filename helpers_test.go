@@ -38,5 +38,6 @@ func healthOf(t testing.TB, r *Registry, tool string) ToolHealth {
 
 // tell runs an event on the machine of e.
 func tell(e *entry, ev machine.Event, now int64) (a machine.Answer, ok bool) {
-	return e.apply(&ev, now, &e.stats)
+	ok = e.apply(&ev, now, &e.stats, &a)
+	return a, ok
 }

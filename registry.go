@@ -254,7 +254,9 @@ func (e *entry) tryAdmit(now, leaseFloor int64) (machine.Answer, bool) {
 	if reason, wait, quiet := e.snap.Load().Refusal(now); quiet {
 		return machine.Answer{Reason: reason, Wait: wait}, true
 	}
-	return e.apply(&machine.Event{Op: machine.OpAdmit, LeaseFloor: leaseFloor}, now, &e.stats)
+	var a machine.Answer
+	ok := e.apply(&machine.Event{Op: machine.OpAdmit, LeaseFloor: leaseFloor}, now, &e.stats, &a)
+	return a, ok
 }
 
 // Available reports what AllowRequest would answer at this instant. It changes
@@ -344,12 +346,11 @@ func (r *Registry) settle(n *node, ev *machine.Event, v Verdict, took, now int64
 // apply runs one event on the machine of n and delivers the transitions. It
 // reports false if n has left the registry.
 func (r *Registry) apply(n *node, ev *machine.Event, now int64) bool {
-	a, ok := n.Value.apply(ev, now, &n.Value.stats)
-	for !ok {
+	var a machine.Answer
+	for !n.Value.apply(ev, now, &n.Value.stats, &a) {
 		if r.waitEvicted(n) {
 			return false
 		}
-		a, ok = n.Value.apply(ev, now, &n.Value.stats)
 	}
 	n.Value.deliver(&a, n.Name(), r.base, &r.hooks)
 	return true
@@ -545,7 +546,8 @@ func (e *entry) configure(p *machine.Params, now int64) machine.Answer {
 	if s == s.Params.Initial && e.snap.CompareAndSwap(s, p.Initial) {
 		return machine.Answer{} // most tools have never changed; they share one snapshot
 	}
-	a, _ := e.apply(&machine.Event{Op: machine.OpConfigure, Params: p}, now, &e.stats)
+	var a machine.Answer
+	e.apply(&machine.Event{Op: machine.OpConfigure, Params: p}, now, &e.stats, &a)
 	return a
 }
 

@@ -180,7 +180,7 @@ func (b *Breaker) load() *machine.Snapshot {
 
 func (b *Breaker) apply(ev machine.Event) (a machine.Answer) {
 	if b.load() == nil {
-		return a
+		return machine.Answer{}
 	}
 	b.carrier.apply(&ev, since(b.base), nil, &a)
 	b.carrier.deliver(&a, "", b.base, &b.hooks)

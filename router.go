@@ -3,7 +3,6 @@ package toolhealth
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -11,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/toolhealth/toolhealth/internal/fields"
 	"github.com/toolhealth/toolhealth/internal/machine"
 	"github.com/toolhealth/toolhealth/internal/nametable"
 	"github.com/toolhealth/toolhealth/internal/stamp"
@@ -29,28 +29,28 @@ type HealthRouter struct {
 // stand in for each other: that is no cycle, because lists are not followed further.
 func NewHealthRouter(substitutes map[string][]string) (*HealthRouter, error) {
 	r := &HealthRouter{substitutes: make(map[string][]string, len(substitutes))}
-	var p problems
+	var p fields.Problems
 	for _, primary := range slices.Sorted(maps.Keys(substitutes)) {
-		field := fmt.Sprintf("substitutes[%.80q]", primary)
+		field := fields.Key("substitutes", primary)
 		if primary == "" {
-			p.add(field, "a key without a name", "the name of a tool")
+			p.Add(field, "a key without a name", "the name of a tool")
 		}
 		seen := map[string]bool{primary: true}
 		for i, name := range substitutes[primary] {
 			at := fmt.Sprintf("%s[%d]", field, i)
 			switch {
 			case name == "":
-				p.add(at, `""`, "the name of a tool")
+				p.Add(at, `""`, "the name of a tool")
 			case name == primary:
-				p.add(at, fmt.Sprintf("%.80q", name), "another tool than the primary")
+				p.Add(at, fmt.Sprintf("%.80q", name), "another tool than the primary")
 			case seen[name]:
-				p.add(at, fmt.Sprintf("%.80q", name), "listed once")
+				p.Add(at, fmt.Sprintf("%.80q", name), "listed once")
 			}
 			seen[name] = true
 		}
 		r.substitutes[primary] = slices.Clone(substitutes[primary])
 	}
-	if err := errors.Join(p.errs...); err != nil {
+	if err := configError(p); err != nil {
 		return nil, err
 	}
 	return r, nil

@@ -122,7 +122,7 @@ func TestGuardConfig_DefaultAndZeroAreValid(t *testing.T) {
 	assert.NoError(t, d.Validate())
 	assert.Equal(t, Policy{
 		MaxAttempts: 2, BackoffBase: 100 * time.Millisecond, BackoffMax: 5 * time.Second, BackoffFactor: 2,
-		Jitter: 1, MaxWait: 30 * time.Second, RetryBudget: 10,
+		Jitter: 1, MaxWait: 30 * time.Second, RetryBudget: 10, RetryRefill: 10 * time.Second,
 	}, d.Default)
 	assert.Equal(t, time.Second, d.DeadlineFloor)
 	extreme := Policy{MaxAttempts: math.MaxInt, BackoffFactor: 1000, Jitter: 1, RetryBudget: math.MaxInt}

@@ -39,3 +39,16 @@ func Jitter(d time.Duration, jitter, draw float64) time.Duration {
 	cut := time.Duration(float64(d) * min(jitter, 1) * draw)
 	return max(d-cut, 0)
 }
+
+// Spread returns how long to wait before a retry for which the tool stated a wait, and
+// the least part of that, which has to fit the caller's time. The least wait is the
+// stated one, or what a back-off keeps of itself under its jitter if that is longer.
+// The rest is drawn, in [0,1), so that callers who were told the same wait do not
+// return together. A jitter outside 0..1 counts as the nearer end, NaN as 0.
+func Spread(stated, backoff time.Duration, jitter, draw float64) (wait, least time.Duration) {
+	stated, backoff = max(stated, 0), max(backoff, 0)
+	kept := Jitter(backoff, jitter, 1)
+	least = max(stated, kept)
+	rest := time.Duration(float64(backoff-kept) * draw)
+	return least + min(rest, math.MaxInt64-least), least
+}

@@ -150,3 +150,29 @@ func TestJitter_FullIsUniform(t *testing.T) {
 		}
 	}
 }
+
+func TestSpread_StatedWaitIsNeverShortened(t *testing.T) {
+	const second = time.Second
+	for _, c := range []struct {
+		stated, backoff time.Duration
+		jitter, draw    float64
+		wait, least     time.Duration
+	}{
+		{0, 0, 1, 0.5, 0, 0},
+		{0, 4 * second, 0, 0.5, 4 * second, 4 * second},
+		{0, 4 * second, 1, 0.5, 2 * second, 0},
+		{0, 4 * second, 0.5, 0.5, 3 * second, 2 * second},
+		{5 * second, 4 * second, 1, 0.5, 7 * second, 5 * second},
+		{5 * second, 4 * second, 0.5, 0, 5 * second, 5 * second},
+		{second, 4 * second, 0.5, 0.5, 3 * second, 2 * second},
+		{5 * second, 0, 1, 0.9, 5 * second, 5 * second},
+		{-second, -second, 1, 0.9, 0, 0},
+		{math.MaxInt64, math.MaxInt64, 1, 0.9, math.MaxInt64, math.MaxInt64},
+		{second, 4 * second, math.NaN(), 0.5, 4 * second, 4 * second},
+		{second, 4 * second, 7, 0.5, 3 * second, second},
+	} {
+		if wait, least := Spread(c.stated, c.backoff, c.jitter, c.draw); wait != c.wait || least != c.least {
+			t.Errorf("%+v: %v, %v", c, wait, least)
+		}
+	}
+}

@@ -10,8 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/toolhealth/toolhealth"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestQuickstart_TellsStoryAndExitsWithZero(t *testing.T) {
 	var stdout, stderr bytes.Buffer

@@ -11,7 +11,7 @@ type colour uint8
 
 var colours = []string{"red", "green"}
 
-func TestAValueHasItsTextAndATextItsValue(t *testing.T) {
+func TestTexts_ValuesAndTextsMatch(t *testing.T) {
 	for i, text := range colours {
 		assert.Equal(t, text, Text("Colour", colours, colour(i)))
 		got, err := Marshal("Colour", colours, colour(i))
@@ -23,7 +23,7 @@ func TestAValueHasItsTextAndATextItsValue(t *testing.T) {
 	}
 }
 
-func TestAValueWithoutATextIsANumberAndAnError(t *testing.T) {
+func TestTexts_UnknownValueIsNumberAndError(t *testing.T) {
 	assert.Equal(t, "Colour(2)", Text("Colour", colours, colour(2)))
 	assert.Equal(t, "Colour(255)", Text("Colour", colours, colour(255)))
 	text, err := Marshal("Colour", colours, colour(2))
@@ -31,7 +31,7 @@ func TestAValueWithoutATextIsANumberAndAnError(t *testing.T) {
 	assert.Nil(t, text)
 }
 
-func TestAnUnknownTextChangesNothing(t *testing.T) {
+func TestTexts_UnknownTextChangesNothing(t *testing.T) {
 	v := colour(1)
 	for _, text := range []string{"", "Red", "red ", "blue\x00"} {
 		assert.ErrorContains(t, Unmarshal("Colour", colours, []byte(text), &v), "toolhealth: Colour: unknown text \"")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestATableKnowsHowManyCallsRunAndTheOldest(t *testing.T) {
+func TestTable_ReadsNumberAndOldestOfRunningCalls(t *testing.T) {
 	var table Table
 	want := func(n int, oldest int64) {
 		t.Helper()
@@ -26,7 +26,7 @@ func TestATableKnowsHowManyCallsRunAndTheOldest(t *testing.T) {
 	want(0, 0)
 }
 
-func TestACallThatBeganAtZeroOrBeforeIsStillSeen(t *testing.T) {
+func TestTable_SeesCallsThatBeganAtZeroOrBefore(t *testing.T) {
 	var table Table
 	table.Start(0)
 	table.Start(-5)
@@ -36,7 +36,7 @@ func TestACallThatBeganAtZeroOrBeforeIsStillSeen(t *testing.T) {
 }
 
 // Any order of starts and ends, against a plain map.
-func TestATableIsAsAMapOfRunningCalls(t *testing.T) {
+func TestTable_AgreesWithMapOfRunningCalls(t *testing.T) {
 	var table Table
 	running := make(map[*Slot]int64)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -70,7 +70,7 @@ func TestATableIsAsAMapOfRunningCalls(t *testing.T) {
 	}
 }
 
-func TestManyGoroutinesNeverShareASlot(t *testing.T) {
+func TestTable_GoroutinesNeverShareSlot(t *testing.T) {
 	var table Table
 	var all sync.WaitGroup
 	for range 8 {
@@ -92,7 +92,7 @@ func TestManyGoroutinesNeverShareASlot(t *testing.T) {
 
 // The old table looked at every slot before it made a new one: a hundred thousand
 // calls at once cost billions of looks.
-func TestAHundredThousandCallsAtOnceCostFewLooks(t *testing.T) {
+func TestTable_HundredThousandCallsNeedFewChunks(t *testing.T) {
 	var table Table
 	const calls = 100_000
 	for range calls {
@@ -111,7 +111,7 @@ func TestAHundredThousandCallsAtOnceCostFewLooks(t *testing.T) {
 	}
 }
 
-func TestTheTableIsFullBeforeItGrowsAndThenDoubles(t *testing.T) {
+func TestTable_DoublesOnlyWhenFull(t *testing.T) {
 	var table Table
 	slots := len(table.first)
 	for range slots {
@@ -137,7 +137,7 @@ func TestTheTableIsFullBeforeItGrowsAndThenDoubles(t *testing.T) {
 
 // All begin to search at the same place and need new chunks at the same moment:
 // a slot that two took, or a chunk that another replaced, is a call too few.
-func TestCallsThatBeginAtOnceAreAllSeen(t *testing.T) {
+func TestTable_SeesAllCallsThatBeginAtOnce(t *testing.T) {
 	const goroutines, calls = 4, 6
 	start := time.Now() // the race detector makes a round slow
 	for round := 0; round < 15_000 && time.Since(start) < 2*time.Second; round++ {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestHooksAreCalledInTheOrderInWhichTheyWereAdded(t *testing.T) {
+func TestList_CallsHooksInOrderOfAdding(t *testing.T) {
 	var list List[int]
 	list.Call(0) // the zero list has none
 	var got []string
@@ -26,7 +26,7 @@ func TestHooksAreCalledInTheOrderInWhichTheyWereAdded(t *testing.T) {
 	assert.Zero(t, list.Panics(), "nothing has called the nil one")
 }
 
-func TestStopTakesOneHookOutAndMayBeRepeated(t *testing.T) {
+func TestList_StopRemovesOneHookAndMayBeRepeated(t *testing.T) {
 	var list List[int]
 	var got []string
 	hook := func(name string) func(int) { return func(int) { got = append(got, name) } }
@@ -43,7 +43,7 @@ func TestStopTakesOneHookOutAndMayBeRepeated(t *testing.T) {
 	assert.Equal(t, []string{"a", "c", "b"}, got)
 }
 
-func TestAHookThatPanicsIsCountedAndHarmsNobody(t *testing.T) {
+func TestList_PanicIsCountedAndHarmsNoOtherHook(t *testing.T) {
 	var list List[int]
 	calls := 0
 	list.Add(func(int) { panic("first") })
@@ -54,7 +54,7 @@ func TestAHookThatPanicsIsCountedAndHarmsNobody(t *testing.T) {
 	assert.Equal(t, uint64(4), list.Panics())
 }
 
-func TestAPanickingHookCanStillBeStopped(t *testing.T) {
+func TestList_PanickingHookCanBeStopped(t *testing.T) {
 	var list List[int]
 	stop := list.Add(func(int) { panic("x") })
 	list.Call(1)
@@ -63,7 +63,7 @@ func TestAPanickingHookCanStillBeStopped(t *testing.T) {
 	assert.Equal(t, uint64(1), list.Panics())
 }
 
-func TestAHookThatEndsItsGoroutineDoesSoAfterTheOthers(t *testing.T) {
+func TestList_GoexitTakesEffectAfterOtherHooks(t *testing.T) {
 	var list List[int]
 	var got []string
 	var stops []func()
@@ -88,7 +88,7 @@ func TestAHookThatEndsItsGoroutineDoesSoAfterTheOthers(t *testing.T) {
 	}
 }
 
-func TestStopWaitsForACallThatIsRunning(t *testing.T) {
+func TestList_StopWaitsForRunningCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list List[int]
 		var running, calls atomic.Int32
@@ -120,7 +120,7 @@ func TestStopWaitsForACallThatIsRunning(t *testing.T) {
 	})
 }
 
-func TestStopFromInsideAHookDoesNotWaitForItself(t *testing.T) {
+func TestList_StopInsideHookDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list List[int]
 		var got []int
@@ -151,7 +151,7 @@ func TestStopFromInsideAHookDoesNotWaitForItself(t *testing.T) {
 	})
 }
 
-func TestAHookThatAnEarlierOneTookOutIsNotCalledAnyMore(t *testing.T) {
+func TestList_HookRemovedByEarlierHookIsNotCalled(t *testing.T) {
 	var list List[int]
 	var stop func()
 	list.Add(func(int) { stop() })
@@ -170,7 +170,7 @@ func deep(n int, fn func()) {
 	fn()
 }
 
-func TestANestedCallOfAHookKeepsItRunning(t *testing.T) {
+func TestList_StopWaitsForNestedCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list List[int]
 		var log []string
@@ -191,7 +191,7 @@ func TestANestedCallOfAHookKeepsItRunning(t *testing.T) {
 	})
 }
 
-func TestInsideHookKnowsOnlyHooks(t *testing.T) {
+func TestInsideHook_SeesOnlyHooks(t *testing.T) {
 	assert.False(t, insideHook())
 	inside, below := false, false
 	var list List[string]
@@ -235,11 +235,11 @@ type runner struct{}
 //go:noinline
 func (*runner) run(fn func()) { fn() }
 
-func TestAMethodOfTheSameNameIsNoHook(t *testing.T) {
+func TestInsideHook_IgnoresOtherRunMethods(t *testing.T) {
 	new(runner).run(func() { assert.False(t, insideHook()) })
 }
 
-func TestTheListMayChangeWhileOthersCall(t *testing.T) {
+func TestList_MayChangeDuringCalls(t *testing.T) {
 	var list List[int]
 	var steady, passing atomic.Int64
 	list.Add(func(int) { steady.Add(1) })

@@ -26,7 +26,7 @@ func collect(t *Table[int]) map[string]int {
 	return all
 }
 
-func TestTheZeroTableIsEmpty(t *testing.T) {
+func TestTable_ZeroValueIsEmpty(t *testing.T) {
 	var table Table[int]
 	assert.Nil(t, table.Get("a"))
 	assert.Nil(t, table.Get(""))
@@ -34,7 +34,7 @@ func TestTheZeroTableIsEmpty(t *testing.T) {
 	assert.Empty(t, collect(&table))
 }
 
-func TestANodeStaysGoodAfterItsNameHasLeft(t *testing.T) {
+func TestNode_StaysValidAfterDelete(t *testing.T) {
 	var table Table[int]
 	name := []byte("search")
 	n := table.Put(string(name), func(v *int) {
@@ -54,7 +54,7 @@ func TestANodeStaysGoodAfterItsNameHasLeft(t *testing.T) {
 }
 
 // Random changes, compared with a map after each.
-func TestTheTableIsAMap(t *testing.T) {
+func TestTable_AgreesWithMap(t *testing.T) {
 	seed := uint64(1)
 	if text := os.Getenv("TOOLHEALTH_SEED"); text != "" {
 		seed, _ = strconv.ParseUint(text, 10, 64)
@@ -87,7 +87,7 @@ func TestTheTableIsAMap(t *testing.T) {
 	}
 }
 
-func TestTheTableGrowsBeforeItIsHalfFullAndShedsTombstones(t *testing.T) {
+func TestTable_GrowsAtHalfFullAndShedsTombstones(t *testing.T) {
 	var table Table[int]
 	slots := func() int { return len(table.view.Load().slots) }
 	for i := range 8 {
@@ -136,7 +136,7 @@ func TestTheTableGrowsBeforeItIsHalfFullAndShedsTombstones(t *testing.T) {
 	assert.Equal(t, 16, slots())
 }
 
-func TestAProbeSequenceGoesOnPastATombstone(t *testing.T) {
+func TestTable_ProbeSequencePassesTombstones(t *testing.T) {
 	var table Table[int]
 	// Eight of sixteen slots: some names collide whatever the seed is. Deleting
 	// any one must hide no other.
@@ -159,7 +159,7 @@ func TestAProbeSequenceGoesOnPastATombstone(t *testing.T) {
 }
 
 // The tombstone has the empty name, and so may a caller's question.
-func TestTheEmptyNameDoesNotFindATombstone(t *testing.T) {
+func TestTable_EmptyNameFindsNoTombstone(t *testing.T) {
 	for range 20 { // each with a seed of its own
 		var table Table[int]
 		for i := range 8 {
@@ -169,7 +169,7 @@ func TestTheEmptyNameDoesNotFindATombstone(t *testing.T) {
 	}
 }
 
-func TestAllMayStopEarlyAndSeeChanges(t *testing.T) {
+func TestTable_AllMayStopEarlyAndSeeChanges(t *testing.T) {
 	var table Table[int]
 	for i := range 8 {
 		put(&table, fmt.Sprint(i), i)
@@ -193,7 +193,7 @@ func TestAllMayStopEarlyAndSeeChanges(t *testing.T) {
 
 // Names that stay are found by every reader at every moment, while others come,
 // go and make the table grow.
-func TestReadersFindWhatStaysWhileAWriterWorks(t *testing.T) {
+func TestTable_ReadersFindWhatStaysDuringWrites(t *testing.T) {
 	var table Table[int]
 	for i := range 5 {
 		put(&table, fmt.Sprint("stays", i), i)
@@ -238,7 +238,7 @@ func TestReadersFindWhatStaysWhileAWriterWorks(t *testing.T) {
 	assert.Equal(t, 5, table.Len())
 }
 
-func TestALooseNodeIsInNoTable(t *testing.T) {
+func TestLoose_NodeIsInNoTable(t *testing.T) {
 	var table Table[int]
 	n := Loose[int]("name")
 	assert.Equal(t, "name", n.Name())
@@ -248,7 +248,7 @@ func TestALooseNodeIsInNoTable(t *testing.T) {
 	assert.Equal(t, 1, table.Len())
 }
 
-func TestANameRefIsTheNameOfItsNode(t *testing.T) {
+func TestNode_NameRefPointsAtName(t *testing.T) {
 	var table Table[int]
 	n := table.Put("a", func(*int) {})
 	ref := n.NameRef()

@@ -424,7 +424,7 @@ func overlaps(history []porcupine.Operation) (n int) {
 	return n
 }
 
-func TestEveryRecordedHistoryHasAnOrder(t *testing.T) {
+func TestRegistry_RecordedHistoriesAreLinearizable(t *testing.T) {
 	right := breakerModel(step)
 	calls, figures, overlapping, probes := 0, 0, 0, 0
 	n := histories(t)
@@ -458,7 +458,7 @@ func describe(history []porcupine.Operation) (text string) {
 
 // The checker has to say no, too.
 
-func TestAWrongAnswerHasNoOrder(t *testing.T) {
+func TestChecker_RejectsWrongAnswer(t *testing.T) {
 	right := breakerModel(step)
 	rejected, tried := 0, 0
 	for seed := range 200 {
@@ -482,7 +482,7 @@ func TestAWrongAnswerHasNoOrder(t *testing.T) {
 	require.Greater(t, rejected, tried*9/10)
 }
 
-func TestTwoProbesAtOnceHaveNoOrder(t *testing.T) {
+func TestChecker_RejectsTwoProbesAtOnce(t *testing.T) {
 	due := config.Recovery
 	history := []porcupine.Operation{
 		{Input: input{what: "record", outcome: "failure"}, Call: 1, Output: output{}, Return: 2},
@@ -498,7 +498,7 @@ func TestTwoProbesAtOnceHaveNoOrder(t *testing.T) {
 	require.True(t, porcupine.CheckOperations(breakerModel(step), history))
 }
 
-func TestALostCountHasNoOrder(t *testing.T) {
+func TestChecker_RejectsLostCount(t *testing.T) {
 	end := counted{figure: "failure"}
 	read := counted{figure: "failure", read: true}
 	history := []porcupine.Operation{
@@ -511,7 +511,7 @@ func TestALostCountHasNoOrder(t *testing.T) {
 	require.True(t, porcupine.CheckOperations(statsModel, history))
 }
 
-func TestAModelOfAnotherBreakerRejectsTheHistories(t *testing.T) {
+func TestChecker_RejectsHistoriesUnderWrongModels(t *testing.T) {
 	for name, wrong := range map[string]func(breakerState, input, output) (bool, breakerState){
 		"a success leaves the streak": func(s breakerState, in input, out output) (bool, breakerState) {
 			streak := s.b.Streak

@@ -201,7 +201,7 @@ func (c *chain) enter(e Transition) {
 	c.count++
 }
 
-func TestOnTransition_EventsOfOneToolFormAChain(t *testing.T) {
+func TestOnTransition_EventsOfOneToolFormChain(t *testing.T) {
 	r := registryWith(t, func(c *Config) {
 		c.Breaker.FailureThreshold = 1
 		c.Breaker.RecoveryDuration, c.Breaker.ProbeTimeout = time.Nanosecond, time.Microsecond

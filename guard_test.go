@@ -77,7 +77,7 @@ func TestGuard_BreakerEndsRetries(t *testing.T) {
 	})
 }
 
-func TestGuard_NilAndZeroMakeTheCallOnce(t *testing.T) {
+func TestGuard_NilAndZeroMakeCallOnce(t *testing.T) {
 	for name, g := range map[string]*Guard{"nil": nil, "zero": {}} {
 		tool := plays()
 		out, err := Call(t.Context(), g, "a", tool.run)

@@ -408,7 +408,7 @@ func TestC83_ClockThatGoesBackStandsStill(t *testing.T) {
 	})
 }
 
-func TestC84_SuspendedHostCostsNobodyAnything(t *testing.T) {
+func TestC84_SuspendedHostCostsNothing(t *testing.T) {
 	// Monotonic time stands still while the host sleeps, on systems where it does:
 	// calls have taken what it says, and a cooldown goes on where it was.
 	synctest.Test(t, func(t *testing.T) {
@@ -432,7 +432,7 @@ func TestC84_SuspendedHostCostsNobodyAnything(t *testing.T) {
 	})
 }
 
-func TestC86_CountersNeitherWrapNorDisturbTheBreaker(t *testing.T) {
+func TestC86_CountersNeitherWrapNorDisturbBreaker(t *testing.T) {
 	for _, total := range []uint64{1<<31 - 2, 1<<32 - 2, 1<<63 - 2} {
 		r := NewRegistry()
 		r.Record("search", Verdict{Outcome: OutcomeFailure, Kind: KindTimeout}, time.Second)

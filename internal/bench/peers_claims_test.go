@@ -16,10 +16,10 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// TestPeers_DoWhatTheREADMESays runs the rows of the README's table of gobreaker and
+// TestPeers_DoWhatREADMESays runs the rows of the README's table of gobreaker and
 // failsafe-go that are about behavior. It fails when a newer version does better: then
 // the table has to say so.
-func TestPeers_DoWhatTheREADMESays(t *testing.T) {
+func TestPeers_DoWhatREADMESays(t *testing.T) {
 	for name, claim := range map[string]func(*testing.T){
 		"canceled callers": claimCanceled,
 		"lost probes":      claimLostProbe,

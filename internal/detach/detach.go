@@ -6,19 +6,21 @@ import (
 	"sync/atomic"
 )
 
-// Run runs fn on a goroutine of its own and waits for its result, or until ctx is
-// done: then it returns ctx.Err() beside the zero T, and fn runs on. The result of
-// an fn that was left is dropped; one that has just returned when ctx ends still
-// counts. A goroutine that fn ends returns lost. fn must not panic.
+// Run runs fn on a new goroutine and waits for its result or for the end of ctx. If
+// ctx ends first, Run returns the zero T and ctx.Err(), fn runs on, and its result is
+// dropped. If fn returns at the same moment as ctx ends, its result counts. If fn ends
+// its goroutine, Run returns lost. fn must not panic.
 //
-// abandoned counts the functions that were left and are still running; nil counts
-// nothing.
+// abandoned counts the functions that Run has left and that are still running. Nil
+// means that they are not counted.
 func Run[T any](ctx context.Context, fn func() T, lost T, abandoned *atomic.Int64) (T, error) {
 	if abandoned == nil {
 		abandoned = new(atomic.Int64)
 	}
 	results := make(chan T, 1)
-	var left atomic.Bool // swapped in by both, the caller that leaves and fn that ends
+	// left is set by the caller when it leaves and by the goroutine when fn has ended.
+	// The second of the two finds it set.
+	var left atomic.Bool
 	go func() {
 		result := lost
 		defer func() {

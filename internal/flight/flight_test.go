@@ -35,7 +35,7 @@ func TestTable_SeesCallsThatBeganAtZeroOrBefore(t *testing.T) {
 	}
 }
 
-// Any order of starts and ends, against a plain map.
+// Random starts and ends are compared with a plain map.
 func TestTable_AgreesWithMapOfRunningCalls(t *testing.T) {
 	var table Table
 	running := make(map[*Slot]int64)
@@ -90,8 +90,8 @@ func TestTable_GoroutinesNeverShareSlot(t *testing.T) {
 	}
 }
 
-// The old table looked at every slot before it made a new one: a hundred thousand
-// calls at once cost billions of looks.
+// A table that looked at every slot before it made a new one would look billions of
+// times for a hundred thousand calls.
 func TestTable_HundredThousandCallsNeedFewChunks(t *testing.T) {
 	var table Table
 	const calls = 100_000
@@ -135,8 +135,8 @@ func TestTable_DoublesOnlyWhenFull(t *testing.T) {
 	}
 }
 
-// All begin to search at the same place and need new chunks at the same moment:
-// a slot that two took, or a chunk that another replaced, is a call too few.
+// All goroutines search from the same slot and need new chunks at the same moment. A
+// slot that two of them took, or a chunk that another one replaced, loses a call.
 func TestTable_SeesAllCallsThatBeginAtOnce(t *testing.T) {
 	const goroutines, calls = 4, 6
 	start := time.Now() // the race detector makes a round slow

@@ -23,7 +23,7 @@ func TestList_CallsHooksInOrderOfAdding(t *testing.T) {
 	list.Add(nil)()
 	list.Call(7)
 	assert.Equal(t, []string{"0:7", "1:7", "2:7"}, got)
-	assert.Zero(t, list.Panics(), "nothing has called the nil one")
+	assert.Zero(t, list.Panics(), "the nil hook is not called")
 }
 
 func TestList_StopRemovesOneHookAndMayBeRepeated(t *testing.T) {
@@ -82,7 +82,7 @@ func TestList_GoexitTakesEffectAfterOtherHooks(t *testing.T) {
 	group.Wait()
 	assert.False(t, returned)
 	assert.Equal(t, []string{"a", "b", "d", "e"}, got)
-	assert.Equal(t, uint64(1), list.Panics(), "to end a goroutine is no panic")
+	assert.Equal(t, uint64(1), list.Panics(), "ending a goroutine is not a panic")
 	for _, stop := range stops {
 		stop() // does not wait for calls that have ended this way
 	}
@@ -116,7 +116,7 @@ func TestList_StopWaitsForRunningCall(t *testing.T) {
 		assert.Equal(t, int32(3), calls.Load())
 		group.Wait()
 		list.Call(3)
-		assert.Equal(t, int32(3), calls.Load(), "and none begins")
+		assert.Equal(t, int32(3), calls.Load(), "no call begins")
 	})
 }
 
@@ -211,9 +211,9 @@ func TestInsideHook_SeesOnlyHooks(t *testing.T) {
 	deep(64*3, func() { assert.False(t, insideHook()) })
 }
 
-// insideHook goes by a name: whoever renames the package, the type or the method
-// has to change it there, too.
-func TestInsideHook_LooksForTheNameOfRun(t *testing.T) {
+// insideHook looks for a name: a change that renames the package, the type or the
+// method has to change insideHook, too.
+func TestInsideHook_LooksForNameOfRun(t *testing.T) {
 	var names []string
 	var list List[int]
 	list.Add(func(int) {

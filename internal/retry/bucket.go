@@ -2,12 +2,12 @@ package retry
 
 import "sync/atomic"
 
-// Bucket is a budget of retries: a retry takes a token, a success gives a tenth of
-// one back. The zero Bucket is full, whatever its size, which is the caller's to
-// say each time. All methods may be called from any goroutine.
+// Bucket is a budget of retries: a retry takes a token, and a success gives a tenth
+// of a token back. The zero Bucket is full, whatever its size; the caller passes the
+// size to each Take. All methods may be called from any goroutine.
 type Bucket struct {
 	// missing is how many tenths of a token are not in the bucket, never negative.
-	// Every call that changes it does so with a compare-and-swap.
+	// Take, Return and Reward change it with a compare-and-swap.
 	missing atomic.Int64
 }
 

@@ -44,7 +44,7 @@ func TestGuard_TenThousandCanceledWaitsLeaveNothing(t *testing.T) {
 		counts = healthOf(t, r, "a").Guard
 		assert.Equal(t, toolhealth.GuardCounts{Calls: 10_000, Canceled: 10_000, Attempts: 10_000}, counts)
 		// A goroutine that is left behind makes the bubble fail at its end.
-		assert.Equal(t, 10_000, retriesLeft(t, g, "a"), "retries that are not made cost no token")
+		assert.Equal(t, 10_000, retriesLeft(t, g, "a"), "a retry that is not made costs no token")
 	})
 }
 

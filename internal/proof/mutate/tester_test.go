@@ -164,7 +164,7 @@ func TestTester_TriesAgainWhatContradictsList(t *testing.T) {
 	assert.Equal(t, survived, listed.fate)
 	assert.Equal(t, killed, noticed.fate)
 	assert.Equal(t, timedOut, other.fate, "it is not on the list")
-	assert.Equal(t, killed, missed.fate, "neither is this one, and it had survived")
+	assert.Equal(t, killed, missed.fate, "neither is this one, which had survived")
 }
 
 func TestTester_TriesUnlistedSurvivorFiveTimes(t *testing.T) {

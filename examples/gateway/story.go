@@ -261,7 +261,7 @@ func judge(without, with tally) error {
 	expect(with.answered == with.calls-3, "%d of %d calls were answered with the guard, want all but 3", with.answered, with.calls)
 	expect(with.answered > without.answered, "%d calls were answered with the guard and %d without", with.answered, without.answered)
 	expect(with.rescued > 0, "no substitute answered")
-	expect(with.wasted*3 <= without.wasted, "the guard let %d requests through to a dead tool, of %d without it", with.wasted, without.wasted)
+	expect(with.wasted*3 <= without.wasted, "the guard let %d requests through to a tool that was down, of %d without it", with.wasted, without.wasted)
 	expect(with.waited < without.waited, "the agent waited %v with the guard and %v without", with.waited, without.waited)
 	expect(with.mails == 1, "%d mails went out, want 1", with.mails)
 	expect(without.mails == 3, "%d mails went out without a guard, want 3", without.mails)

@@ -237,7 +237,7 @@ func printSummary(out io.Writer, s toolhealth.Summary) error {
 
 // history records what happened, for the time line and for verify.
 type history struct {
-	mu          sync.Mutex // a hook may be called by any goroutine that uses the registry
+	mu          sync.Mutex // any goroutine that uses the registry may call the hook
 	transitions []toolhealth.Transition
 	printed     int
 	turns       []turn

@@ -10,7 +10,7 @@ import (
 )
 
 // TestCases_DoWhatTheirNamesSay sets every case up and runs it a few times:
-// each loop panics if a call goes another way than the one that is measured.
+// each loop panics if a call has another result than the one that is measured.
 func TestCases_DoWhatTheirNamesSay(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, c := range Cases() {

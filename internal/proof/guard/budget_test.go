@@ -66,7 +66,7 @@ func TestGuard_RefusedRetryReturnsToken(t *testing.T) {
 	})
 }
 
-// A hundred callers call a dead tool at once. Ten tokens allow ten retries, however
+// A hundred callers call a failing tool at once. Ten tokens allow ten retries, however
 // the callers interleave.
 func TestGuard_BudgetBoundsRetriesOfHundredCallers(t *testing.T) {
 	rounds := 1000

@@ -53,7 +53,7 @@ func TestBars_HaveTheirCases(t *testing.T) {
 	}
 	for _, b := range Bars(m, Footprint{}, Footprint{}) {
 		if b.Verdict() == "not measured" {
-			t.Errorf("%s: needs a case that there is not", b.What)
+			t.Errorf("%s: needs a case that does not exist", b.What)
 		}
 	}
 	delete(m.Ns, GateDone)

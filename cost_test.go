@@ -134,12 +134,12 @@ func TestCost_PermitIsReturnedInRegisters(t *testing.T) {
 	assert.LessOrEqual(t, reflect.TypeFor[stamp.Stamp]().NumField(), most)
 }
 
-// internal/bench allocates objects of these sizes to measure their cost alone.
-func TestCost_SizesThatBenchmarksRepeat(t *testing.T) {
+// Every attempt allocates a frame, every change of a breaker a snapshot.
+func TestCost_SizesOfWhatIsAllocated(t *testing.T) {
 	if strconv.IntSize != 64 {
 		t.Skip("laid out for 64 bits")
 	}
-	assert.EqualValues(t, 32, unsafe.Sizeof(frame{}))
+	assert.EqualValues(t, 32, unsafe.Sizeof(callFrame{}))
 	assert.EqualValues(t, 112, unsafe.Sizeof(machine.Snapshot{}))
 }
 

@@ -203,12 +203,7 @@ func ExampleRegistry_HealthSummary() {
 	//       "state": "closed",
 	//       "available": true,
 	//       "probe_due": false,
-	//       "reason": "none",
-	//       "retry_after_seconds": 0,
 	//       "score": 0.64,
-	//       "ewma": 0.7,
-	//       "success_rate": 0.5,
-	//       "calls": 2,
 	//       "successes": 1,
 	//       "failures": 1,
 	//       "failures_by_kind": {
@@ -218,16 +213,21 @@ func ExampleRegistry_HealthSummary() {
 	//       "throttled": 0,
 	//       "neutral": 0,
 	//       "refused": 0,
+	//       "ewma": 0.7,
 	//       "consecutive_failures": 1,
 	//       "last_failure_kind": "unknown",
 	//       "refused_in_row": 0,
 	//       "trips": 0,
 	//       "epoch": 1,
 	//       "since": "0001-01-01T00:00:00Z",
+	//       "in_flight": 0,
+	//       "reason": "none",
+	//       "retry_after_seconds": 0,
+	//       "calls": 2,
+	//       "success_rate": 0.5,
 	//       "average_seconds": 0.6,
 	//       "average_success_seconds": 0.2,
-	//       "max_seconds": 1,
-	//       "in_flight": 0
+	//       "max_seconds": 1
 	//     }
 	//   ]
 	// }

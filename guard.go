@@ -14,32 +14,40 @@ import (
 	"github.com/toolhealth/toolhealth/internal/detach"
 	"github.com/toolhealth/toolhealth/internal/errfacts"
 	"github.com/toolhealth/toolhealth/internal/flight"
+	"github.com/toolhealth/toolhealth/internal/frame"
 	"github.com/toolhealth/toolhealth/internal/machine"
 	"github.com/toolhealth/toolhealth/internal/retry"
 )
 
-// Guard makes calls: it asks the gate before each attempt and tells it after,
-// retries with back-off, jitter and a budget, limits the time of an attempt,
-// checks results, turns panics into errors, falls back to substitutes, and says
-// in a stop reason why a call ended. Use it with [Call] or [Wrap].
+// Guard makes calls. It asks the gate before each attempt and reports to it after,
+// retries with back-off, jitter and a budget, limits the time of an attempt, checks
+// results, turns panics into errors, goes on to substitutes, and says in a stop
+// reason why a call ended. Use it with [Call] or [Wrap].
 //
-// Retries live here and nowhere else: a guarded call inside a guarded call (with
-// the ctx that the tool function was given) does not retry, and one for the same
-// tool rides on the outer call's admission and is not counted again. Switch off
-// the retries of your SDK.
+// A call is repeated only if the error says that the same call may succeed later, and
+// only if the wait fits the caller's deadline and MaxWait. A caller that is canceled
+// does not wait to the end.
 //
-// A Guard may be used from any goroutine. It starts none, except for Detach. The
-// zero Guard, and a nil one, makes each call once and keeps nothing.
+// Retries live here and nowhere else. Switch off the retries of your SDK: three there
+// and two here are six requests, of which the breaker sees two. A guarded call inside
+// a guarded call, with the ctx that the tool function was given, does not retry; one
+// for the same tool is part of the outer call: it is neither admitted nor counted
+// again. If a tool with side effects further in may have acted, the outer call stops
+// with StopOutcomeUnknown, too.
+//
+// A Guard may be used from any goroutine. It starts a goroutine only for Detach, and
+// a timer only for a Timeout and for a back-off. The zero Guard, and a nil one, makes
+// each call once and keeps nothing.
 type Guard struct {
 	gate   *Gate
 	config GuardConfig
 	tools  map[string]*Policy // config.Tools
-	base   time.Time          // for durations, where there is no registry
+	base   time.Time          // of durations, where there is no registry
 }
 
-// NewGuard returns a guard on top of a gate (nil: the zero Gate), or every
-// problem of the configuration at once. The Gate's Router is used call by call:
-// the primary first, its substitutes when it is refused or fails for good.
+// NewGuard returns a guard on top of a gate, or every problem of the configuration at
+// once. A nil gate means the zero Gate. The Gate's Router is used in each call: the
+// primary first, its substitutes when it is refused or fails for good.
 func NewGuard(gate *Gate, config GuardConfig) (*Guard, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -61,14 +69,14 @@ func (g *Guard) policy(tool string) *Policy {
 	return &g.config.Default
 }
 
-// Call makes one guarded call. fn is run with the name of the tool that serves,
-// which is a substitute's if the Gate has a Router and the tool is out; its ctx
-// is done when the attempt's time is up. The error is a *ToolError; the result
-// that comes with it is the last one that fn returned. Only an error that the
-// Gate's Classify calls a success is returned as it is, with its result.
+// Call makes one guarded call. It runs fn with the name of the tool that serves,
+// which is a substitute's if the Gate has a Router and the tool is out; fn's ctx is
+// done when the attempt's time is up. The error is a *ToolError; the result that comes
+// with it is the last one that fn returned. Only an error that the Gate's Classify
+// calls a success is returned as it is, with its result.
 //
-// It allocates twice at most if fn succeeds at once, the policy has no Timeout and
-// there are no options.
+// Call allocates once for a tool that is tracked, if fn succeeds at once, the policy
+// has no Timeout and there are no options.
 func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx context.Context, tool string) (Out, error), options ...CallOption[Out]) (Out, error) {
 	var c call
 	c.begin(ctx, g, tool)
@@ -90,8 +98,8 @@ func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx conte
 	}
 	if o != nil && o.partial != nil && c.replace {
 		if part, ok := askPartial(c.partialContext(), o.partial, failure); ok {
-			if c.options.info != nil {
-				c.options.info.Partial = true
+			if c.options.Info != nil {
+				c.options.Info.Partial = true
 			}
 			return part, nil
 		}
@@ -126,14 +134,14 @@ func attempt[Out any](c *call, fn func(context.Context, string) (Out, error), o 
 // runTool runs fn and checks its result. A panic comes back as a *PanicError. It
 // does not come back if fn ends its goroutine, even if a panic on the way out is
 // recovered here.
-func runTool[Out any](f *frame, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (out Out, err error) {
+func runTool[Out any](f *callFrame, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (out Out, err error) {
 	returned := false
 	defer func() {
 		if !returned {
 			err = &PanicError{Value: recover(), Stack: debug.Stack()}
 		}
 	}()
-	if out, err = fn(f, *f.tool); err == nil && o != nil {
+	if out, err = fn(f, *f.Tool); err == nil && o != nil {
 		err = o.check(out)
 	}
 	returned = true
@@ -146,15 +154,22 @@ func askPartial[Out any](ctx context.Context, partial func(context.Context, *Too
 	return out, err == nil
 }
 
+// callFrame is the ctx of an attempt, or one that WithCallInfo or WithoutFallback
+// made; askedOf is what such a ctx asks of a call.
+type (
+	callFrame = frame.Frame[CallInfo]
+	askedOf   = frame.Options[CallInfo]
+)
+
 // call is one guarded call: the attempts of the tool that was asked for, then
 // those of its substitutes. It lives on the stack of Call.
 type call struct {
 	g          *Guard
 	registry   *Registry       // nil if nothing is kept
 	ctx        context.Context // the caller's
-	caller     *frame          // the nearest frame of ctx; nil if there is none
-	options    ctxOptions      // of caller
-	outer      *frame          // the attempt that ctx is inside of; nil if there is none
+	caller     *callFrame      // the nearest frame of ctx; nil if there is none
+	options    askedOf         // of caller
+	outer      *callFrame      // the attempt that ctx is inside of; nil if there is none
 	requested  string          // the tool that was asked for
 	hasAdapter func(tool string) bool
 	broken     error // why the call options are wrong
@@ -166,8 +181,8 @@ type call struct {
 	riding     bool // the call is part of an outer one of the same tool: neither admitted nor counted
 	tries      int  // runs of tool
 	admission
-	counts  *guardStats // nil if the tool is not tracked
-	frame   *frame      // the ctx of the attempt
+	counts  *guardStats // of tool; nil if it is not tracked
+	frame   *callFrame  // the ctx of the attempt
 	ended   int64       // when the last attempt ended
 	last    Verdict     // of the last attempt
 	lastErr error
@@ -176,8 +191,8 @@ type call struct {
 
 	// The call as a whole.
 	begun    int64
-	slot     *flight.Slot // among the running calls of requested; nil if that is not tracked
-	stats    *guardStats  // of requested; nil if that is not tracked
+	slot     *flight.Slot // of the call among the running ones; nil if requested is not tracked
+	stats    *guardStats  // of requested; nil if it is not tracked
 	attempts int          // runs of all tools
 	answered bool         // a tool has answered
 	replace  bool         // a substitute or a Partial handler may step in
@@ -196,10 +211,10 @@ func (c *call) begin(ctx context.Context, g *Guard, tool string) {
 	if r := g.gate.registry(); !r.inert() {
 		c.registry = r
 	}
-	c.caller = frameOf(ctx)
-	c.options, c.outer = c.caller.callOptions(), c.caller.attempt()
-	if c.options.info != nil {
-		*c.options.info = CallInfo{}
+	c.caller = frame.Of[CallInfo](ctx)
+	c.options, c.outer = c.caller.Ask(), c.caller.Attempt()
+	if c.options.Info != nil {
+		*c.options.Info = CallInfo{}
 	}
 	c.tool, c.policy, c.begun = tool, g.policy(tool), c.now()
 }
@@ -229,11 +244,11 @@ func (c *call) run(try func() error) *ToolError {
 func (c *call) serve(try func() error) {
 	c.turn(c.start(), try)
 	for _, tool := range c.g.gate.router().of(c.requested) {
-		if !c.replace || c.riding || c.options.noFallback || c.ctx.Err() != nil {
+		if !c.replace || c.riding || c.options.NoFallback || c.ctx.Err() != nil {
 			return
 		}
 		switch {
-		case c.outer.inside(tool): // it is running already, further out
+		case c.outer.Inside(tool): // it is running already, further out
 		case c.hasAdapter != nil && !c.hasAdapter(tool):
 			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: errNoAdapter}, true)
 		default:
@@ -282,7 +297,7 @@ func (c *call) start() bool {
 		c.cancel(err, nil)
 		return false
 	}
-	if c.outer.inside(c.tool) {
+	if c.outer.Inside(c.tool) {
 		c.riding, c.admission = true, admission{start: c.begun}
 		return true
 	}
@@ -296,7 +311,7 @@ func (c *call) admit(now int64) bool {
 		c.admission = admission{start: now}
 		return true
 	}
-	if n, epoch := r.enterHealthy(c.tool); n != nil {
+	if n, epoch := r.admitFast(c.tool); n != nil {
 		c.admission, c.counts = admission{node: n, epoch: epoch, start: now}, n.Value.guardStats()
 		c.count(true)
 		return true
@@ -346,15 +361,15 @@ func (c *call) enter() context.CancelFunc {
 	if c.policy.Timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, c.policy.Timeout)
 	}
-	c.frame = &frame{Context: ctx}
+	c.frame = &callFrame{Context: ctx}
 	if c.caller != nil {
-		c.frame.options = c.caller.options
+		c.frame.Options = c.caller.Options
 	}
 	if c.node != nil {
-		c.frame.tool = c.node.NameRef()
+		c.frame.Tool = c.node.NameRef()
 	} else {
 		tool := c.tool
-		c.frame.tool = &tool
+		c.frame.Tool = &tool
 	}
 	return cancel
 }
@@ -475,8 +490,8 @@ func (c *call) replaceable(reason StopReason) bool {
 
 // pause waits before the next attempt; false if the caller has given up.
 func (c *call) pause() bool {
-	if c.options.info != nil {
-		c.options.info.Waits = append(c.options.info.Waits, c.wait)
+	if c.options.Info != nil {
+		c.options.Info.Waits = append(c.options.Info.Waits, c.wait)
 	}
 	if c.wait > 0 {
 		select {
@@ -526,7 +541,7 @@ func (c *call) end() *ToolError {
 			c.stats.failed.Add(1)
 		}
 	}
-	if info := c.options.info; info != nil {
+	if info := c.options.Info; info != nil {
 		info.Requested, info.Attempts = c.requested, c.attempts
 		if e == nil {
 			info.Served = c.tool
@@ -601,7 +616,7 @@ func (c *call) notify(e Event) {
 	c.g.config.Observe(c.ctx, e)
 }
 
-// Decision is what a retry policy says after an attempt.
+// Decision says what to do after an attempt.
 type Decision struct {
 	Reason StopReason    // RetryAllowed, StopNone after a success, else why to stop
 	Wait   time.Duration // before the next attempt, if Reason is RetryAllowed; else a stated wait
@@ -609,12 +624,13 @@ type Decision struct {
 }
 
 // Next is the retry policy alone, for engines with a loop of their own that ask
-// [Registry.AllowRequest]. It records the verdict, with no duration, so do not
-// record it yourself; attempt counts from 1. A verdict that is not retryable
-// stops with non_retryable; a retryable failure adds to the streak, and if the
-// breaker is open by then it stops with circuit_open; else with retry_exhausted
-// at MaxAttempts; else a retry is allowed, if budget and MaxWait agree. An answer
-// of the tool that is no failure ends the streak.
+// [Registry.AllowRequest]. It records the verdict, without a duration, so the caller
+// must not record it again. attempt counts from 1.
+//
+// A verdict that is not retryable stops with non_retryable. After one that is, Next
+// stops with circuit_open if the breaker is open by then, with retry_exhausted at
+// MaxAttempts, or with the reason for which the budget or MaxWait forbids a retry.
+// Else a retry is allowed.
 func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 	if g == nil {
 		g = new(Guard)
@@ -675,103 +691,40 @@ func (c *Policy) returnToken(stats *guardStats) {
 	}
 }
 
-// frame is the one kind of context that this package makes: the ctx of an attempt,
-// or one that carries what a caller asked for. It never changes once it is made:
-// a tool function may hand it to goroutines that outlive the attempt.
-type frame struct {
-	context.Context
-	// tool is the tool that runs in this attempt; nil if the frame is none. It
-	// points at the entry's copy of the name, so a retained ctx retains the entry.
-	tool    *string
-	options *ctxOptions // an attempt has those of its caller; nil if there are none
-}
-
-// ctxOptions are what a caller asks of its guarded call. They never change.
-type ctxOptions struct {
-	info       *CallInfo
-	noFallback bool
-}
-
-type frameKey struct{}
-
-// Value returns f itself for frameKey, so one lookup finds the nearest frame.
-func (f *frame) Value(key any) any {
-	if key == (frameKey{}) {
-		return f
-	}
-	return f.Context.Value(key)
-}
-
-// frameOf returns the nearest frame of ctx; nil if there is none.
-func frameOf(ctx context.Context) *frame {
-	f, _ := ctx.Value(frameKey{}).(*frame)
-	return f
-}
-
-// callOptions returns what f asks of a guarded call inside of it. One inside an
-// attempt does not write into the CallInfo of the call that makes the attempt.
-func (f *frame) callOptions() (o ctxOptions) {
-	if f == nil || f.options == nil {
-		return o
-	}
-	if o = *f.options; f.tool != nil {
-		o.info = nil
-	}
-	return o
-}
-
-// attempt returns the nearest frame from f outwards that is an attempt's.
-func (f *frame) attempt() *frame {
-	for f != nil && f.tool == nil {
-		f = frameOf(f.Context)
-	}
-	return f
-}
-
-// inside reports whether the tool is running in this or an outer attempt.
-func (f *frame) inside(tool string) bool {
-	for ; f != nil; f = frameOf(f.Context) {
-		if f.tool != nil && *f.tool == tool {
-			return true
-		}
-	}
-	return false
-}
-
-// CallInfo says how one guarded call went. It is complete when the call has
-// returned and must not be read before.
+// CallInfo says how one guarded call went. It is complete when the call has returned,
+// and must not be read before.
 type CallInfo struct {
-	Requested string
-	Served    string          // the tool whose answer was returned; "" if there was none
+	Requested string          // the tool that was asked for
+	Served    string          // the tool whose answer was returned; "" without an answer
 	Attempts  int             // runs of tool functions in all
-	Waits     []time.Duration // between the attempts
-	Partial   bool            // the answer is the Partial handler's
-	Reason    StopReason      // StopNone after a success, also after a substitute's
+	Waits     []time.Duration // waits between the attempts
+	Partial   bool            // whether the answer is the Partial handler's
+	Reason    StopReason      // StopNone after a success, a substitute's included
 }
 
-// WithCallInfo returns a ctx for one guarded call, and where that call will say
-// how it went. Calls inside the tool function do not write there.
+// WithCallInfo returns a ctx for one guarded call, and the CallInfo that this call
+// fills in. Calls inside the tool function do not write there.
 func WithCallInfo(ctx context.Context) (context.Context, *CallInfo) {
-	o := frameOf(ctx).callOptions()
-	o.info = new(CallInfo)
-	return &frame{Context: ctx, options: &o}, o.info
+	o := frame.Of[CallInfo](ctx).Ask()
+	o.Info = new(CallInfo)
+	return &callFrame{Context: ctx, Options: &o}, o.Info
 }
 
 // WithoutFallback returns a ctx for guarded calls that may not be served by a
 // substitute. A Partial handler is still asked.
 func WithoutFallback(ctx context.Context) context.Context {
-	o := frameOf(ctx).callOptions()
-	o.noFallback = true
-	return &frame{Context: ctx, options: &o}
+	o := frame.Of[CallInfo](ctx).Ask()
+	o.NoFallback = true
+	return &callFrame{Context: ctx, Options: &o}
 }
 
 // partialContext is the caller's ctx for a Partial handler: guarded calls there do
 // not write into this call's CallInfo.
 func (c *call) partialContext() context.Context {
-	if c.options.info == nil {
+	if c.options.Info == nil {
 		return c.ctx
 	}
-	return &frame{Context: c.ctx, options: &ctxOptions{noFallback: c.options.noFallback}}
+	return &callFrame{Context: c.ctx, Options: &askedOf{NoFallback: c.options.NoFallback}}
 }
 
 // CallOption changes one call.
@@ -784,11 +737,11 @@ type callOptions[Out any] struct {
 	broken     error // the options themselves are wrong
 }
 
-// CheckResult looks at every result that came without an error: an error that it
-// returns is classified, counted and retried as if the tool function had returned
-// it. Mark it with [WithVerdict] to say what it means; else it is a failure that
-// is not retried. The result itself reaches the caller as it is, beside the
-// *ToolError. A nil check checks nothing.
+// CheckResult checks every result that came without an error. An error of check is
+// classified, counted and retried as if the tool function had returned it. Mark it
+// with [WithVerdict] to say what it means; else it is a failure that is not retried.
+// The result reaches the caller as it is, beside the *ToolError. A nil check checks
+// nothing. An MCP tool that reports its failure inside a result is the usual case.
 func CheckResult[Out any](check func(Out) error) CallOption[Out] {
 	return func(o *callOptions[Out]) {
 		if check != nil {
@@ -797,8 +750,8 @@ func CheckResult[Out any](check func(Out) error) CallOption[Out] {
 	}
 }
 
-// CheckContract is CheckResult for the format of the answer: what it finds is a
-// failure of kind contract, the tool has changed.
+// CheckContract is CheckResult for the format of the answer: an error of validate is a
+// failure of kind contract.
 func CheckContract[Out any](validate func(Out) error) CallOption[Out] {
 	if validate == nil {
 		return CheckResult[Out](nil)
@@ -808,9 +761,10 @@ func CheckContract[Out any](validate func(Out) error) CallOption[Out] {
 	})
 }
 
-// Partial is the last resort when no tool has answered: what it returns without
-// an error is the call's result. It is not asked if the request was rejected or
-// denied, if the caller gave up, or if a tool with side effects may have acted.
+// Partial is the last resort when no tool has answered: a result that f returns
+// without an error is the call's result. In GuardCounts the call still counts as
+// failed. f is not asked if the request was rejected or denied, if the caller gave up,
+// or if a tool with side effects may have acted.
 func Partial[Out any](f func(context.Context, *ToolError) (Out, error)) CallOption[Out] {
 	return func(o *callOptions[Out]) { o.partial = f }
 }
@@ -832,9 +786,10 @@ type wrapping struct {
 	options     []any          // CallOption[Out]
 }
 
-// Substitute gives Wrap the function that serves in the place of the wrapped one
-// when the Router names this tool: the place to adapt the arguments. Substitutes
-// without a function are not run.
+// Substitute gives Wrap the function that serves in the place of the wrapped one when
+// the Router names this tool; it can adapt the arguments. The Router says when a
+// substitute serves, Substitute says how: both are needed, and a substitute without a
+// function is not run.
 func Substitute[In, Out any](tool string, fn func(context.Context, In) (Out, error)) WrapOption {
 	return func(w *wrapping) { w.substitutes[tool] = fn }
 }
@@ -906,22 +861,26 @@ type Candidate struct {
 	Reason     StopReason
 	Kind       Kind
 	RetryAfter time.Duration
-	Err        error // the last error of its function, or why it did not run
+	Err        error // the last error of the tool function, or why it did not run
 }
 
-// ToolError is how a guarded call fails. Its text is safe to show to the model;
-// the errors of the tools are not in it, but errors.Is and errors.As reach them:
-// that of the primary first, then those of its substitutes.
+// ToolError is the error of a guarded call. Its text is safe to show to the model. The
+// errors of the tools are not in it, but errors.Is and errors.As reach them: the
+// primary's first, then those of its substitutes.
+//
+// The tool's own answer, which the model may need after a rejected request, is the
+// result that came beside the error if CheckResult found it, or else the error of the
+// SDK, by errors.As.
 type ToolError struct {
-	Tool       string        // that was asked for
-	Reason     StopReason    // why the call ended: the primary's, unless a substitute may have acted or the caller gave up
-	Kind       Kind          // of the last failure; KindRefused if nothing ran
+	Tool string // the tool that was asked for
+	// Reason is why the call ended: the primary's reason, unless a substitute may have
+	// acted or the caller gave up.
+	Reason     StopReason
+	Kind       Kind          // kind of the last failure; KindRefused if no tool ran
 	Attempts   int           // runs of tool functions in all
-	RetryAfter time.Duration // the smallest wait of all candidates that have one; 0 if none is known
-	// Candidates are the primary and the substitutes that were tried, in order.
-	Candidates []Candidate
-	// Canceled is the caller's ctx.Err() if the call ended for it, else nil.
-	Canceled error
+	RetryAfter time.Duration // the smallest known wait of all candidates; zero means none
+	Candidates []Candidate   // the primary and the substitutes that were tried, in order
+	Canceled   error         // the caller's ctx.Err() if that ended the call, else nil
 }
 
 // Error returns the text for the model.
@@ -943,8 +902,9 @@ func (e *ToolError) Error() string {
 	return text + kindPhrase(e.Kind) + retryText(e.RetryAfter)
 }
 
-// Details returns one line for logs: what Error says to nobody, the errors of the
-// tools themselves. It may hold host names and secrets, and is not for the model.
+// Details returns one line for logs: the tool, the reason, the kind, the attempts and
+// the error text of every candidate, which Error omits. It may hold host names and
+// secrets, and is not for the model.
 func (e *ToolError) Details() string {
 	text := fmt.Sprintf("%q: %v, kind %v, %d attempts", e.Tool, e.Reason, e.Kind, e.Attempts)
 	for _, c := range e.Candidates {

@@ -13,11 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhealth/toolhealth/internal/machine"
-	"github.com/toolhealth/toolhealth/internal/race"
 )
-
-// raceEnabled is race.Enabled.
-const raceEnabled = race.Enabled
 
 // noContext is nil, which some callers pass.
 var noContext context.Context
@@ -86,7 +82,8 @@ func namesOf(r *Registry) []string {
 
 // tell runs an event on the machine of e.
 func tell(e *entry, ev machine.Event, now int64) (a machine.Answer, ok bool) {
-	return e.apply(&ev, now, &e.stats)
+	ok = e.apply(&ev, now, &e.stats, &a)
+	return a, ok
 }
 
 // eventLog records "from>to cause epoch" for each tool.
@@ -160,19 +157,8 @@ func (e statusErr) StatusCode() int { return int(e) }
 
 var (
 	errBroken = errors.New("broken")
-	errUnsent = WithVerdict(errors.New("refused by 10.0.0.7"), Verdict{
-		Outcome: OutcomeFailure, Kind: KindConnection, Retryable: true, NotSent: true,
-	})
-	errBusy = statusErr(503)
+	errBusy   = statusErr(503)
 )
-
-// askedToWait returns the error of a tool that is rate limited and asks for this
-// wait.
-func askedToWait(wait time.Duration) error {
-	return WithVerdict(errors.New("429"), Verdict{
-		Outcome: OutcomeThrottled, Kind: KindRateLimited, Retryable: true, RetryAfter: wait,
-	})
-}
 
 // actor is a tool function that returns a list of errors, one a run, and succeeds
 // after them. It records when it ran and as which tool.

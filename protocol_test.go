@@ -70,7 +70,7 @@ func TestRegistry_EvictionAndAdmissionNeverBothSucceed(t *testing.T) {
 	callers.Wait()
 	assert.Positive(t, evicted)
 	assert.Equal(t, uint64(0), healthOf(t, r, "search").InFlight)
-	assert.False(t, r.left(n), "the node never left the table")
+	assert.False(t, r.waitEvicted(n), "the node never left the table")
 }
 
 func TestRegistry_EvictionIsCalledOffForEarlierPermit(t *testing.T) {
@@ -82,7 +82,7 @@ func TestRegistry_EvictionIsCalledOffForEarlierPermit(t *testing.T) {
 	assert.False(t, e.evict(0), "in use from the start")
 	assert.Same(t, before, e.snap.Load())
 
-	e.snap.Store(goneUnder(before.Params)) // marked, then looked for permits
+	e.snap.Store(evictedUnder(before.Params)) // marked, then looked for permits
 	assert.False(t, e.confirm(before))
 	assert.Same(t, before, e.snap.Load())
 	e.stats.settled.Add(1)
@@ -99,7 +99,7 @@ func TestRegistry_CallerRetriesUntilEvictionHasEnded(t *testing.T) {
 	r.AllowRequest("search")
 	e := &r.table.Get("search").Value
 	before := e.snap.Load()
-	e.snap.Store(goneUnder(before.Params))
+	e.snap.Store(evictedUnder(before.Params))
 	_, ok := e.tryAdmit(0, 0)
 	assert.False(t, ok)
 	var caller sync.WaitGroup
@@ -134,7 +134,7 @@ func TestRegistry_FastAdmissionLeavesNoPermitBehind(t *testing.T) {
 	in, out := 0, 0
 	for start := time.Now(); time.Since(start) < stressFor() || in*out == 0 && time.Since(start) < 10*time.Second; {
 		for range 1000 {
-			if n, epoch := r.enterHealthy("search"); n != nil {
+			if n, epoch := r.admitFast("search"); n != nil {
 				in++
 				require.Equal(t, uint64(1), epoch)
 				e.stats.settled.Add(1)
@@ -289,7 +289,7 @@ func TestRegistry_ResetWaitsForEvictionAndFindsNoTool(t *testing.T) {
 	r.AllowRequest("search")
 	n := r.table.Get("search")
 	r.mu.Lock()
-	n.Value.snap.Store(goneUnder(n.Value.snap.Load().Params))
+	n.Value.snap.Store(evictedUnder(n.Value.snap.Load().Params))
 	var done sync.WaitGroup
 	done.Go(func() { assert.False(t, r.Reset("search"), "the tool has been evicted") })
 	time.Sleep(5 * time.Millisecond)
@@ -304,7 +304,7 @@ func TestRegistry_LeavingUnknownToolIsNotAvailable(t *testing.T) {
 	require.NoError(t, r.Register("search"))
 	assert.True(t, r.Available("search"))
 	n := r.table.Get("search")
-	n.Value.snap.Store(goneUnder(n.Value.snap.Load().Params))
+	n.Value.snap.Store(evictedUnder(n.Value.snap.Load().Params))
 	assert.False(t, r.Available("search"))
 }
 

@@ -15,24 +15,30 @@ import (
 )
 
 // Registry keeps the health of every tool by its name: one [Stats] and one
-// breaker each. It is the seam that everything else is built on.
+// breaker each. Everything else in this package builds on it.
 //
 // A tool appears at its first AllowRequest, Record or [Gate.Allow]; reading never
-// creates one. Names come from a language model, so the number of entries is
-// bounded by Config.MaxTools. At the bound a new name takes the place of an entry
-// that is closed, without a streak, not throttled, without a permit out and not
-// registered, the longest idle one or near it. It looks at 64 entries at most; if
-// none of them may go, the call is admitted without an entry and counted in
-// Summary.Untracked. A name that keeps calling soon finds room. What is known
-// against a tool is never evicted. Memory is at most about 400 bytes for each
-// entry and the names themselves: a runtime that passes on names of any length
-// should cut them, or set RegisteredOnly. The empty name is always refused.
+// creates one. Any text but the empty one is a name, byte for byte: "search" and
+// "Search" are two tools. The empty name is always refused. For tools with tenants
+// use names such as "tenant|tool"; each has a health of its own.
+//
+// Names come from a language model, so Config.MaxTools bounds the number of
+// entries. At the bound a new name takes the place of an entry that holds nothing
+// against its tool: closed, without a streak, not throttled, without a permit out
+// and not registered. The registry looks at 64 entries at most for one that is
+// idle, too. If there is none among them, the call is admitted without an entry and
+// counted in Summary.Untracked; a name that keeps calling soon finds room.
+//
+// Memory is at most about 400 bytes for each entry, and the names themselves: a
+// runtime that passes on names of any length should cut them, or set
+// RegisteredOnly.
 //
 // All methods may be called from any goroutine. AllowRequest, Available and the
-// Record methods take no lock, except for the first call of a new name; they
-// allocate nothing unless a breaker changes. The clock is the monotonic one,
-// read since the registry was made; inside a testing/synctest bubble, make it
-// there. A nil Registry, and the zero one, admits everything and records nothing.
+// Record methods take no lock, except for the first call of a new name. They
+// allocate nothing unless a breaker changes. The clock is the monotonic one, read
+// since the registry was made; inside a testing/synctest bubble, make it there.
+//
+// The zero Registry, and a nil one, admits everything and records nothing.
 type Registry struct {
 	base  time.Time
 	table nametable.Table[entry]
@@ -62,13 +68,14 @@ type entry struct {
 	// used says that the tool was called again since its entry was made, or was
 	// last looked at for eviction. Set by calls, cleared under Registry.mu.
 	used atomic.Bool
-	// refusing: the last answer of the gate was a refusal. It spares admitted
-	// calls a look at the counters of refusals, which lie in another cache line.
+	// refusing says that the last answer of the gate was a refusal. Set and cleared
+	// by calls that were answered. It spares admitted calls a look at the counters of
+	// refusals, which lie in another cache line.
 	refusing atomic.Bool
 	carrier
 	stats Stats
-	// place is where it waits in Registry.queue to be evicted; nil if it is
-	// registered. Under Registry.mu.
+	// place is the entry's place in Registry.queue; nil if it is registered. Under
+	// Registry.mu.
 	place *list.Element
 }
 
@@ -115,7 +122,7 @@ func NewRegistryWithConfig(c Config) (*Registry, error) {
 // now returns the registry's time.
 func (r *Registry) now() int64 { return since(r.base) }
 
-// inert reports whether there is nothing to keep anything in.
+// inert reports whether r keeps nothing: it is nil or zero.
 func (r *Registry) inert() bool { return r == nil || r.conf.Load() == nil }
 
 // AllowRequest asks whether a call of the tool may go ahead. It may hand out the
@@ -132,11 +139,11 @@ func (r *Registry) AllowRequest(tool string) bool {
 		s := e.snap.Load()
 		if s.AdmitsAll() {
 			e.touch()
-			e.letIn()
+			e.admitted()
 			return true
 		}
 		if _, _, quiet := s.Refusal(r.now()); quiet {
-			e.turnAway()
+			e.refuse()
 			return false
 		}
 	}
@@ -154,16 +161,16 @@ func (e *entry) touch() {
 	}
 }
 
-// letIn notes that a call was admitted.
-func (e *entry) letIn() {
+// admitted notes that a call was admitted.
+func (e *entry) admitted() {
 	if e.refusing.Load() {
 		e.refusing.Store(false)
 		e.stats.endRefusals()
 	}
 }
 
-// turnAway notes that a call was refused.
-func (e *entry) turnAway() {
+// refuse notes that a call was refused.
+func (e *entry) refuse() {
 	e.stats.refused.Add(1)
 	if !e.refusing.Load() {
 		e.refusing.Store(true)
@@ -193,19 +200,19 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 		if !ok {
 			continue // it has just been evicted
 		}
-		r.tellOfAdmission(n, &a, permit)
+		r.notifyAdmission(n, &a, permit)
 		if a.Reason != machine.Admitted {
-			e.turnAway()
+			e.refuse()
 		} else {
-			e.letIn()
+			e.admitted()
 		}
 		return n, a
 	}
 }
 
-// tellOfAdmission delivers what a call that asked has changed. If a hook ends the
-// goroutine, nobody gets the permit or the probe: it is given back.
-func (r *Registry) tellOfAdmission(n *node, a *machine.Answer, permit bool) {
+// notifyAdmission delivers what a call that asked has changed. If a hook ends the
+// goroutine, the caller never gets the permit or the probe, so it is given back.
+func (r *Registry) notifyAdmission(n *node, a *machine.Answer, permit bool) {
 	if len(a.Changes()) == 0 {
 		return
 	}
@@ -215,7 +222,7 @@ func (r *Registry) tellOfAdmission(n *node, a *machine.Answer, permit bool) {
 		case told:
 		case permit && a.Reason == machine.Admitted:
 			(&admission{node: n, epoch: a.Epoch, probe: a.Probe}).release(r)
-		case a.Probe: // by name: nobody has been told yes
+		case a.Probe: // by name: no caller was told yes
 			r.settle(n, &machine.Event{Op: machine.OpSettle, ByName: true}, Verdict{Outcome: OutcomeNeutral}, 0, r.now())
 		}
 	}()
@@ -223,9 +230,9 @@ func (r *Registry) tellOfAdmission(n *node, a *machine.Answer, permit bool) {
 	told = true
 }
 
-// enterHealthy is admit with a permit for a tool that refuses nobody, which is to
-// say nearly always. It returns nil if that is not so; then nothing happened.
-func (r *Registry) enterHealthy(tool string) (*node, uint64) {
+// admitFast is admit with a permit for a tool whose breaker admits everyone, which
+// is nearly always so. It returns nil for any other tool; then nothing happened.
+func (r *Registry) admitFast(tool string) (*node, uint64) {
 	n := r.table.Get(tool)
 	if n == nil {
 		return nil, 0
@@ -238,7 +245,7 @@ func (r *Registry) enterHealthy(tool string) (*node, uint64) {
 		return nil, 0
 	}
 	e.touch()
-	e.letIn()
+	e.admitted()
 	return n, s.Epoch
 }
 
@@ -247,7 +254,9 @@ func (e *entry) tryAdmit(now, leaseFloor int64) (machine.Answer, bool) {
 	if reason, wait, quiet := e.snap.Load().Refusal(now); quiet {
 		return machine.Answer{Reason: reason, Wait: wait}, true
 	}
-	return e.apply(&machine.Event{Op: machine.OpAdmit, LeaseFloor: leaseFloor}, now, &e.stats)
+	var a machine.Answer
+	ok := e.apply(&machine.Event{Op: machine.OpAdmit, LeaseFloor: leaseFloor}, now, &e.stats, &a)
+	return a, ok
 }
 
 // Available reports what AllowRequest would answer at this instant. It changes
@@ -291,7 +300,7 @@ func (r *Registry) RecordSuccess(tool string, took time.Duration) {
 		if s := n.Value.snap.Load(); s.UnmovedBy(int64(took)) {
 			n.Value.stats.success(&n.Value.stats.nameOK, int64(took))
 			n.Value.touch()
-			return // if it has left meanwhile, then just after this call
+			return // if n was evicted concurrently, this call linearizes just before that
 		}
 	}
 	r.Record(tool, Verdict{}, took)
@@ -334,23 +343,22 @@ func (r *Registry) settle(n *node, ev *machine.Event, v Verdict, took, now int64
 	return r.apply(n, ev, now)
 }
 
-// apply runs one event on the machine of n and delivers what came of it. It
+// apply runs one event on the machine of n and delivers the transitions. It
 // reports false if n has left the registry.
 func (r *Registry) apply(n *node, ev *machine.Event, now int64) bool {
-	a, ok := n.Value.apply(ev, now, &n.Value.stats)
-	for !ok {
-		if r.left(n) {
+	var a machine.Answer
+	for !n.Value.apply(ev, now, &n.Value.stats, &a) {
+		if r.waitEvicted(n) {
 			return false
 		}
-		a, ok = n.Value.apply(ev, now, &n.Value.stats)
 	}
 	n.Value.deliver(&a, n.Name(), r.base, &r.hooks)
 	return true
 }
 
-// left reports whether n has left the registry. An eviction that is under way may
-// yet be called off, so it waits for its end.
-func (r *Registry) left(n *node) bool {
+// waitEvicted reports whether n has left the registry. It waits for an eviction
+// that is under way, which may yet be called off.
+func (r *Registry) waitEvicted(n *node) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return n.Value.snap.Load().Evicted
@@ -423,8 +431,8 @@ func (r *Registry) makeRoom(bound int, now int64) bool {
 	return true
 }
 
-// victim finds an entry that may be evicted, marks its snapshot as gone and
-// returns it; nil if there is none among the first. The caller holds mu.
+// victim finds an entry that may be evicted among the first maxLooks, marks it as
+// evicted and returns it; nil if there is none. The caller holds mu.
 func (r *Registry) victim(now int64) *node {
 	for range maxLooks {
 		front := r.queue.Front()
@@ -442,12 +450,12 @@ func (r *Registry) victim(now int64) *node {
 	return nil
 }
 
-// evict marks the entry as gone if nothing would be missed. A permit is counted
-// before the snapshot is looked at (admit), and here it is the other way round:
-// either the permit is seen here, or the caller sees that the entry has gone.
+// evict marks the entry as evicted if it holds nothing that would be missed. admit
+// counts a permit and then looks at the snapshot; evict marks the snapshot and then
+// looks for permits. So either evict sees the permit, or the caller sees the mark.
 func (e *entry) evict(now int64) bool {
 	s := e.snap.Load()
-	return s.Forgettable(now) && !e.stats.inUse() && !e.delivering() && e.snap.CompareAndSwap(s, goneUnder(s.Params)) && e.confirm(s)
+	return s.Forgettable(now) && !e.stats.inUse() && !e.delivering() && e.snap.CompareAndSwap(s, evictedUnder(s.Params)) && e.confirm(s)
 }
 
 // confirm ends an eviction: if a permit has been given out meanwhile it takes the
@@ -456,12 +464,12 @@ func (e *entry) confirm(before *machine.Snapshot) bool {
 	if !e.stats.inUse() {
 		return true
 	}
-	e.snap.Store(before) // no other writer changes a snapshot that has gone
+	e.snap.Store(before) // no other writer replaces the mark
 	return false
 }
 
-// goneUnder returns the last snapshot of an entry.
-func goneUnder(p *machine.Params) *machine.Snapshot {
+// evictedUnder returns the last snapshot of an entry.
+func evictedUnder(p *machine.Params) *machine.Snapshot {
 	return &machine.Snapshot{Params: p, Evicted: true}
 }
 
@@ -476,20 +484,19 @@ func (r *Registry) unqueue(n *node) {
 	}
 }
 
-// drop takes a node whose snapshot has gone out of the registry. The caller
-// holds mu.
+// drop removes a node that is marked as evicted. The caller holds mu.
 func (r *Registry) drop(n *node) {
 	r.unqueue(n)
 	r.table.Delete(n)
 }
 
-// ErrRegistryFull is what Register says when MaxTools entries are registered or
-// must not be evicted.
+// ErrRegistryFull is the error of Register when there is no room: MaxTools entries
+// are registered, or must not be evicted.
 var ErrRegistryFull = errors.New("toolhealth: registry is full")
 
-// Register makes a tool known and keeps its entry from being evicted. With a
-// configuration, the tool has that one from now on, whatever SetConfig says of
-// others, until it is removed; more than one is an error. A tool that is known
+// Register makes a tool known and keeps its entry from being evicted. A
+// configuration applies to the tool from now on, whatever SetConfig says of other
+// tools, until the tool is removed; more than one is an error. A tool that is known
 // already keeps its state.
 func (r *Registry) Register(tool string, config ...BreakerConfig) error {
 	switch {
@@ -539,14 +546,15 @@ func (e *entry) configure(p *machine.Params, now int64) machine.Answer {
 	if s == s.Params.Initial && e.snap.CompareAndSwap(s, p.Initial) {
 		return machine.Answer{} // most tools have never changed; they share one snapshot
 	}
-	a, _ := e.apply(&machine.Event{Op: machine.OpConfigure, Params: p}, now, &e.stats)
+	var a machine.Answer
+	e.apply(&machine.Event{Op: machine.OpConfigure, Params: p}, now, &e.stats, &a)
 	return a
 }
 
 // Remove forgets a tool and what Register gave it, and reports whether there was
-// one. Permits of it that are still out come to nothing; its chain of transitions
-// ends without an event. If the name comes back it is another tool: its events
-// do not wait for hooks that are still being told of the old one's.
+// one. Permits of it that are still out report to no tool; its chain of transitions
+// ends without an event. If the name comes back it is another tool: its events do
+// not wait for hooks that still run for the old one.
 func (r *Registry) Remove(tool string) bool {
 	if r.inert() {
 		return false
@@ -558,7 +566,7 @@ func (r *Registry) Remove(tool string) bool {
 	if n == nil {
 		return false
 	}
-	n.Value.snap.Store(goneUnder(n.Value.snap.Load().Params)) // what comes in between goes with it
+	n.Value.snap.Store(evictedUnder(n.Value.snap.Load().Params)) // a change in between is lost with the entry
 	r.drop(n)
 	return true
 }
@@ -574,7 +582,8 @@ func (r *Registry) Len() int {
 // Reset closes the tool's breaker, lifts a throttle or an isolation, and forgets
 // the streak, the growth and the learned lease; statistics stay. What was
 // admitted before no longer counts for the breaker. It reports whether there is
-// such a tool.
+// such a tool. If the tool is not mended, FailureThreshold more failures open the
+// breaker again.
 func (r *Registry) Reset(tool string) bool {
 	if r.inert() {
 		return false
@@ -585,7 +594,8 @@ func (r *Registry) Reset(tool string) bool {
 
 // Isolate holds the tool's breaker open until Reset. What was admitted before no
 // longer counts for the breaker. A tool that has not been called yet gets an
-// entry. It reports whether the tool is held: not if it is unknown (see
+// entry; mind the spelling, since without RegisteredOnly any name is a tool. It
+// reports whether the tool is held: not if it is unknown (see
 // Config.RegisteredOnly), or new and the registry is full.
 func (r *Registry) Isolate(tool string) bool {
 	if r.inert() {
@@ -602,8 +612,8 @@ func (r *Registry) Isolate(tool string) bool {
 	}
 }
 
-// SetConfig puts another configuration in force, or returns every problem of it
-// and changes nothing. Each tool keeps its state: a running cooldown keeps its
+// SetConfig puts another configuration in force, or returns every problem of that
+// configuration and changes nothing. Each tool keeps its state: a running cooldown keeps its
 // deadline, a streak stays, a lower threshold does not trip by itself. Only a
 // FailureThreshold set to 0 closes a breaker, unless it is isolated. Lowering
 // MaxTools evicts nothing by itself; the next new name does. It takes time in
@@ -633,14 +643,14 @@ func (r *Registry) SetConfig(c Config) error {
 	return nil
 }
 
-// closing is a tool that a new configuration has closed.
+// closing is a breaker that a new configuration has closed.
 type closing struct {
 	n *node
 	a machine.Answer
 }
 
-// notifyClosed delivers what has closed, all of it, also if a hook ends the
-// goroutine: later events of a tool wait for the earlier ones.
+// notifyClosed delivers every closing, also if a hook ends the goroutine: later
+// events of a tool wait for the earlier ones.
 func (r *Registry) notifyClosed(closed []closing) {
 	defer func() {
 		if len(closed) > 0 {
@@ -667,7 +677,7 @@ func (r *Registry) Config() Config {
 // already. The new state is visible by then and no lock is held: fn may call
 // anything, also for the same tool. The events of one tool come in order and one
 // at a time; those of two tools may come at once. A panic in fn is counted in
-// Summary.HookPanics and harms nobody.
+// Summary.HookPanics and harms neither the call nor other hooks.
 //
 // A lease that runs out is noticed by the next call that asks or reports, not by
 // a timer; the event says when it was.
@@ -693,7 +703,8 @@ func (e *entry) newGuardStats() *guardStats {
 	return e.guard.Load()
 }
 
-// admission is one admitted call, as the registry has to hear of its end.
+// admission is one admitted call. Its end is reported with succeed, report or
+// release, once.
 type admission struct {
 	node  *node // nil if the call is not tracked
 	epoch uint64
@@ -722,7 +733,7 @@ func (a *admission) report(r *Registry, v Verdict, now int64) {
 	r.settle(a.node, a.settlement(), v, took, now)
 }
 
-// release gives the admission back unused: nothing is counted.
+// release gives the admission back unused and counts no outcome.
 func (a *admission) release(r *Registry) {
 	defer a.node.Value.stats.settled.Add(1)
 	if a.probe {
@@ -734,9 +745,9 @@ func (a *admission) settlement() *machine.Event {
 	return &machine.Event{Op: machine.OpSettle, Epoch: a.epoch, Probe: a.probe}
 }
 
-// openFor says whether the tool's breaker is open and refuses for another reason
-// than the wait that a throttled attempt has just stated, and for how long:
-// StopCircuitOpen, StopIsolated or StopNone.
+// openFor returns StopCircuitOpen or StopIsolated, and for how long, if the tool's
+// breaker refuses for another reason than the wait that a throttled attempt has just
+// stated; else StopNone.
 func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
 	if r.inert() {
 		return StopNone, 0
@@ -756,8 +767,8 @@ func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
 	return StopCircuitOpen, time.Duration(wait)
 }
 
-// bounded returns a stated wait, at most the tool's MaxOpenDuration: the gate
-// refuses for no longer.
+// bounded returns a stated wait, at most the tool's MaxOpenDuration, because the
+// breaker refuses for no longer.
 func (e *entry) bounded(wait time.Duration) time.Duration {
 	return time.Duration(e.snap.Load().Params.Cap(int64(max(wait, 0))))
 }

@@ -338,7 +338,7 @@ func TestRegistry_ReportDuringCanceledEvictionCounts(t *testing.T) {
 	duringEviction := func(do func()) {
 		r.mu.Lock()
 		before := n.Value.snap.Load()
-		n.Value.snap.Store(goneUnder(before.Params))
+		n.Value.snap.Store(evictedUnder(before.Params))
 		var done sync.WaitGroup
 		done.Go(do)
 		time.Sleep(5 * time.Millisecond)
@@ -370,7 +370,7 @@ func TestRegistry_ReaderDuringEvictionSeesNoEntry(t *testing.T) {
 	r := NewRegistry()
 	failTimes(r, "search", 3)
 	n := r.table.Get("search")
-	n.Value.snap.Store(goneUnder(n.Value.snap.Load().Params))
+	n.Value.snap.Store(evictedUnder(n.Value.snap.Load().Params))
 	_, ok := r.Health("search")
 	assert.False(t, ok)
 	assert.True(t, r.Available("search"))

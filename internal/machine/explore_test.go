@@ -27,7 +27,7 @@ import (
 // purpose and has to be caught.
 type carrier struct {
 	name      string
-	step      func(s *Snapshot, ev *Event, now int64) (Snapshot, Answer)
+	step      func(s *Snapshot, ev *Event, now int64) (*Snapshot, Answer)
 	refusal   func(s *Snapshot, now int64) (Reason, int64)
 	asOf      func(s *Snapshot, now int64) Snapshot
 	blind     bool // gives out probes by a plain store, not by compare-and-swap
@@ -407,8 +407,8 @@ func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 func (x *exploration) load(w *world, i int) {
 	c := &w.callers[i]
 	c.lost = false
-	if next, a := x.step(&w.snap, c.ev, c.now); !a.Changed {
-		x.checkReport(c, &w.snap, &next)
+	if next, a := x.step(&w.snap, c.ev, c.now); next == &w.snap {
+		x.checkReport(c, &w.snap, next)
 		x.end(w, i, a)
 		return
 	}
@@ -421,13 +421,13 @@ func (x *exploration) swap(w *world, i int) {
 	c := &w.callers[i]
 	before := w.snap
 	next, a := x.step(c.old, c.ev, c.now)
-	x.checkSwap(w, c, &before, &next, &a)
+	x.checkSwap(w, c, &before, next, &a)
 	for j := range w.callers[:x.callers] {
 		if j != i && w.callers[j].pc == pcLoaded {
 			w.callers[j].lost = true
 		}
 	}
-	w.snap = next
+	w.snap = *next
 	for _, ch := range a.Changes() {
 		w.promised = ch.When + ch.Wait
 	}
@@ -440,7 +440,7 @@ func (x *exploration) swap(w *world, i int) {
 	ev := c.ev
 	x.end(w, i, a)
 	if x.torn {
-		c.pc, c.ev, c.old = pcTorn, ev, &next
+		c.pc, c.ev, c.old = pcTorn, ev, next
 		w.snap.Until = before.Until
 	}
 }
@@ -472,7 +472,7 @@ func (x *exploration) checkState(w *world) {
 	if r, d := x.refusal(&seen, w.now); r != reason || d != wait {
 		x.fail("Health says %v, %d, and the gate %v, %d", r, d, reason, wait)
 	}
-	if _, _, quiet := s.Refusal(w.now); quiet && a.Changed {
+	if _, _, quiet := s.Refusal(w.now); quiet && next != s {
 		x.fail("a refusal without a step, and the step would change something")
 	}
 
@@ -519,28 +519,28 @@ func (x *exploration) checkState(w *world) {
 
 // checkRecovery finds a way back to closed that needs nobody's help: wait as told
 // and let probes succeed. Where nobody knows when, the operator resets.
-func (x *exploration) checkRecovery(w *world, asked Snapshot, a Answer) {
-	s, now := w.snap, w.now
+func (x *exploration) checkRecovery(w *world, asked *Snapshot, a Answer) {
+	s, now := &w.snap, w.now
 	for range s.Params.successes + 1 {
 		if s.State == Closed {
 			return
 		}
 		if s.isolated || s.State == HalfOpen && s.Until == Forever {
-			if s, _ = x.step(&s, &Event{Op: OpReset}, now); s.State != Closed {
+			if s, _ = x.step(s, &Event{Op: OpReset}, now); s.State != Closed {
 				x.fail("not even Reset closes it")
 			}
 			return
 		}
 		if a.Reason != Admitted {
 			now += a.Wait
-			asked, a = x.step(&s, &Event{Op: OpAdmit}, now)
+			asked, a = x.step(s, &Event{Op: OpAdmit}, now)
 		}
 		if !a.Probe {
 			x.fail("waited as it said, and it gives out no probe: %v", a.Reason)
 			return
 		}
-		s, _ = x.step(&asked, &Event{Op: OpSettle, Probe: true, Epoch: a.Epoch}, now)
-		asked, a = x.step(&s, &Event{Op: OpAdmit}, now)
+		s, _ = x.step(asked, &Event{Op: OpSettle, Probe: true, Epoch: a.Epoch}, now)
+		asked, a = x.step(s, &Event{Op: OpAdmit}, now)
 	}
 	x.fail("%d probes succeeded and it is not closed", s.Params.successes+1)
 }
@@ -759,13 +759,14 @@ func brokenCarriers() []carrier {
 				hidden := hide(*s)
 				return realCarrier.refusal(&hidden, now)
 			}
-			c.step = func(s *Snapshot, ev *Event, now int64) (Snapshot, Answer) {
+			c.step = func(s *Snapshot, ev *Event, now int64) (*Snapshot, Answer) {
 				hidden := hide(*s)
-				n, a := Step(&hidden, ev, now)
+				next, a := Step(&hidden, ev, now)
+				n := *next
 				if n.Epoch == s.Epoch && n.State == HalfOpen {
 					n.Until = s.Until
 				}
-				return n, a
+				return changed(s, n), a
 			}
 		}),
 		broken("only the gate notices the end of a lease", func(c *carrier) {
@@ -786,9 +787,23 @@ func brokenCarriers() []carrier {
 			}
 			c.asOf = func(s *Snapshot, now int64) Snapshot { return late(*s, now).AsOf(now) }
 			c.refusal = func(s *Snapshot, now int64) (Reason, int64) { return realCarrier.refusal(late(*s, now), now) }
-			c.step = func(s *Snapshot, ev *Event, now int64) (Snapshot, Answer) { return Step(late(*s, now), ev, now) }
+			c.step = func(s *Snapshot, ev *Event, now int64) (*Snapshot, Answer) { return Step(late(*s, now), ev, now) }
 		}),
 	)
+}
+
+// changed returns next as Step does: s itself if nothing is different.
+func changed(s *Snapshot, next Snapshot) *Snapshot {
+	if next == *s {
+		return s
+	}
+	return &next
+}
+
+// stepped is Step with values, for what will be changed afterwards.
+func stepped(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+	next, a := Step(&s, &ev, now)
+	return *next, a
 }
 
 // brokenSteps are those of brokenCarriers that only step otherwise.
@@ -796,28 +811,31 @@ func brokenSteps() []carrier {
 	stepping := func(name string, f func(s Snapshot, ev Event, now int64) (Snapshot, Answer)) carrier {
 		c := realCarrier
 		c.name = name
-		c.step = func(s *Snapshot, ev *Event, now int64) (Snapshot, Answer) { return f(*s, *ev, now) }
+		c.step = func(s *Snapshot, ev *Event, now int64) (*Snapshot, Answer) {
+			n, a := f(*s, *ev, now)
+			return changed(s, n), a
+		}
 		return c
 	}
 	return []carrier{
 		stepping("epochs are not looked at", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 			seen := s.AsOf(now)
 			ev.Epoch = seen.Epoch
-			return Step(&s, &ev, now)
+			return stepped(s, ev, now)
 		}),
 		stepping("any success closes a half-open breaker", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 			if seen := s.AsOf(now); ev.Op == OpSettle && ev.Outcome == Success && seen.State == HalfOpen {
 				ev.ByName = true
 			}
-			return Step(&s, &ev, now)
+			return stepped(s, ev, now)
 		}),
 		stepping("a late success closes", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
-			n, a := Step(&s, &ev, now)
+			n, a := stepped(s, ev, now)
 			if ev.Op == OpSettle && ev.Outcome == Success && n.State == Open && !n.isolated {
 				n.closeAt(max(now, n.Since), 0)
 				n.Epoch++
 				a.record(&n, Open, CauseProbeSucceeded)
-				a.Changed, a.Epoch = true, n.Epoch
+				a.Epoch = n.Epoch
 			}
 			return n, a
 		}),
@@ -825,13 +843,13 @@ func brokenSteps() []carrier {
 			if ev.Op == OpSettle && ev.Outcome == Neutral {
 				return s, Answer{Epoch: s.Epoch}
 			}
-			return Step(&s, &ev, now)
+			return stepped(s, ev, now)
 		}),
 		stepping("a reset keeps the epoch", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
-			n, a := Step(&s, &ev, now)
+			n, a := stepped(s, ev, now)
 			if ev.Op == OpReset {
 				n.Epoch = s.Epoch
-				a.Changed, a.Epoch = n != s, n.Epoch
+				a.Epoch = n.Epoch
 			}
 			return n, a
 		}),
@@ -840,11 +858,10 @@ func brokenSteps() []carrier {
 			unbounded.maxOpen = 0
 			loose := s
 			loose.Params = &unbounded
-			n, a := Step(&loose, &ev, now)
+			n, a := stepped(loose, ev, now)
 			if n.Params == &unbounded {
 				n.Params = s.Params
 			}
-			a.Changed = n != s
 			return n, a
 		}),
 	}

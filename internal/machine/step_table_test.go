@@ -323,9 +323,9 @@ func changeSnapshot(t *testing.T, s *Snapshot, text string) {
 	}
 }
 
-func stepSituation(t *testing.T, text string) Snapshot {
-	s := Snapshot{Params: stepConfigs["table"], Epoch: 7, ended: 20}
-	changeSnapshot(t, &s, text)
+func stepSituation(t *testing.T, text string) *Snapshot {
+	s := &Snapshot{Params: stepConfigs["table"], Epoch: 7, ended: 20}
+	changeSnapshot(t, s, text)
 	return s
 }
 
@@ -438,16 +438,17 @@ func TestStep_Table(t *testing.T) {
 		}
 		delete(rows, pair)
 		before := stepSituation(t, snapshotText)
-		want := before
-		changeSnapshot(t, &want, row[3])
+		was, want := *before, new(*before)
+		changeSnapshot(t, want, row[3])
 		if what == "reset" || what == "isolate" {
 			want.operated = want.Epoch // in every such row
 		}
 		ev := stepEvent(what, permit)
-		got, a := Step(&before, &ev, stepNow*stepSecond)
+		got, a := Step(before, &ev, stepNow*stepSecond)
 		assert.Equal(t, want, got, pair)
 		assert.Equal(t, row[4], stepAnswerText(ev, a), pair)
-		assert.Equal(t, got != before, a.Changed, pair)
+		assert.Equal(t, was, *before, "a snapshot never changes: %s", pair)
+		assert.Equal(t, *got != *before, got != before, "nothing is allocated for what stays: %s", pair)
 		assert.Equal(t, got.Epoch, a.Epoch, pair)
 		require.Equal(t, before.Epoch+uint64(a.n), got.Epoch, pair)
 		for i, c := range a.Changes() {

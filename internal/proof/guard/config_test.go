@@ -118,7 +118,7 @@ func TestGuardConfig_JSON(t *testing.T) {
 
 	before := c
 	for text, says := range map[string]string{
-		`{"default":{"max_attempts":"two","detach":0}}`: "default.detach is 0, must be true or false\ntoolhealth: config: default.max_attempts is \"two\", must be a whole number",
+		`{"default":{"max_attempts":"two","detach":0}}`: "default.max_attempts is \"two\", must be a whole number\ntoolhealth: config: default.detach is 0, must be true or false",
 		`{"tools":{"a":{"retries":3}}}`:                 `tools["a"].retries is unknown, must be one of max_attempts,`,
 		`{"deadline_floor":1}`:                          `deadline_floor is 1, must be a duration such as "30s"`,
 	} {

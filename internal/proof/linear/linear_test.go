@@ -16,10 +16,13 @@ import (
 
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/toolhealth/toolhealth"
 	"github.com/toolhealth/toolhealth/internal/proof/model"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // In a synctest bubble time stands still while goroutines run in parallel. So a history
 // consists of rounds: all goroutines call at the same instant, then the clock moves to
@@ -511,7 +514,7 @@ func TestChecker_RejectsLostCount(t *testing.T) {
 	require.True(t, porcupine.CheckOperations(statsModel, history))
 }
 
-func TestChecker_RejectsHistoriesUnderWrongModels(t *testing.T) {
+func TestChecker_RejectsHistoriesForAnotherModel(t *testing.T) {
 	for name, wrong := range map[string]func(breakerState, input, output) (bool, breakerState){
 		"a success leaves the streak": func(s breakerState, in input, out output) (bool, breakerState) {
 			streak := s.b.Streak

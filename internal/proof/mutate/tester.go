@@ -350,10 +350,10 @@ func (t *tester) tryAll(mutants []*mutant) {
 
 // tryAgain gives the mutants whose fate is not what the list says another try, after
 // all others, alone and with more patience. On a busy machine a test may fail by
-// itself, and what gives the same result may be a hundred times slower. A survivor
-// that is not listed has five tries: a race need not come about in the first.
+// itself, and a mutant that gives the same results may be a hundred times slower. A
+// survivor that is not listed has five tries: a race need not come about in the first.
 func (t *tester) tryAgain(mutants []*mutant) {
-	t.o.timeout *= 100
+	t.o.timeout = max(t.o.timeout, 5*time.Minute)
 	for _, m := range mutants {
 		tries := 5
 		if m.equivalent {

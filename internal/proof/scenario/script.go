@@ -74,7 +74,7 @@ func (l *lineReader) readScript(words []string) error {
 	for _, word := range words {
 		i := strings.LastIndexByte(word, '=')
 		if i <= 0 {
-			return fmt.Errorf("%q is not TOOL=RESULT,RESULT...", word)
+			return fmt.Errorf("%q is not TOOL=RESULT,RESULT", word)
 		}
 		tool := word[:i]
 		if l.step.script[tool] != nil {

@@ -1,6 +1,7 @@
 package soak_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -195,7 +196,7 @@ func (h *history) step() {
 
 func (h *history) allow(tool string, available, known bool, before toolhealth.ToolHealth) {
 	want, routed := h.g.Router.Resolve(tool, h.r)
-	permit, err := h.g.Allow(nil, tool) //nolint:staticcheck // nil is allowed
+	permit, err := h.g.Allow(noContext, tool)
 	if err == nil && permit.Tool() != tool {
 		h.expectAdmission(tool, available, known, before, false, nil)
 		h.refused[permit.Tool()] = 0
@@ -220,7 +221,7 @@ func (h *history) settle() {
 	h.permits = append(h.permits[:i], h.permits[i+1:]...)
 	switch h.random.IntN(4) {
 	case 0:
-		permit.Done(nil, nil) //nolint:staticcheck // nil is allowed
+		permit.Done(noContext, nil)
 	case 1:
 		permit.Release()
 	default:
@@ -323,3 +324,6 @@ func TestRegistry_RandomHistoriesKeepLaws(t *testing.T) {
 		}
 	})
 }
+
+// noContext is the nil ctx that a host may pass.
+var noContext context.Context

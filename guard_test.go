@@ -78,7 +78,7 @@ func TestGuard_BreakerEndsRetries(t *testing.T) {
 	})
 }
 
-func TestGuard_NilAndZeroMakeTheCallOnce(t *testing.T) {
+func TestGuard_NilAndZeroMakeCallOnce(t *testing.T) {
 	for name, g := range map[string]*Guard{"nil": nil, "zero": {}} {
 		tool := plays()
 		out, err := Call(t.Context(), g, "a", tool.run)
@@ -92,7 +92,7 @@ func TestGuard_NilAndZeroMakeTheCallOnce(t *testing.T) {
 	g, err := NewGuard(nil, GuardConfig{Default: Policy{MaxAttempts: 3}})
 	require.NoError(t, err)
 	_, err = Call(t.Context(), g, "a", failing(errBusy).run)
-	assert.Equal(t, 3, toolError(t, err).Attempts, "a nil Gate is a zero Gate, and the policies apply")
+	assert.Equal(t, 3, toolError(t, err).Attempts, "a nil Gate works as a zero Gate, and the policies apply")
 
 	_, err = Call(noContext, g, "a", plays().run)
 	assert.NoError(t, err)
@@ -359,7 +359,7 @@ func TestGuard_TimeoutWithSideEffectsIsOutcomeUnknown(t *testing.T) {
 		assert.Equal(t, uint64(1), healthOf(t, r, "a").Failures, "the timeout still counts")
 		_, tried := r.Health("b")
 		assert.False(t, tried)
-		assert.False(t, partial, "a partial answer would hide it")
+		assert.False(t, partial, "a partial answer would hide the outcome")
 	})
 }
 
@@ -552,11 +552,11 @@ func TestGuard_GoexitSettlesPermit(t *testing.T) {
 	}
 }
 
-// The end of a call frees the place that it has among the running ones, which
-// another call may have taken by the time that its Partial handler returns.
+// The end of a call frees its slot among the running calls. Another call may have
+// taken the slot by the time that the Partial handler returns.
 func TestGuard_CallFreesItsSlotOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const others = 5 // as many places as there are at first
+		const others = 5 // as many calls as there are slots at first
 		g := guardOn(t, patient(t), func(c *GuardConfig) { c.Default.MaxAttempts = 1 })
 		r := g.gate.Registry
 		r.RecordSuccess("a", 0)
@@ -592,8 +592,8 @@ func TestGuard_CallWithWrongOptionsIsNotMade(t *testing.T) {
 	assert.True(t, ran)
 }
 
-// lateContext is a context that ends while its Done is being asked for, and not
-// before the tool function and all that runs after it have ended.
+// lateContext is a context that ends during a call of Done, after the tool function
+// and all that runs after it have ended.
 type lateContext struct {
 	context.Context
 	over atomic.Bool
@@ -614,7 +614,7 @@ func (c *lateContext) Err() error {
 	return nil
 }
 
-// The guard finds an answer and the end of its patience at once, and takes one of
+// The guard finds an answer and the end of ctx at the same moment, and selects one of
 // the two at random: the answer counts.
 func TestGuard_DetachedAnswerAtEndOfContextIsNotLost(t *testing.T) {
 	for range 50 {

@@ -53,8 +53,8 @@ func TestRun_EndedGoroutineIsLost(t *testing.T) {
 	assert.Equal(t, "lost", got)
 }
 
-// The function ends and ctx ends at once: either the result is returned or the
-// function is left, and in the end none is counted.
+// fn and ctx end at the same moment: Run returns the result or leaves fn, and in the
+// end no function is counted.
 func TestRun_ResultThatMeetsEndOfContextIsReturnedOrCountedOnce(t *testing.T) {
 	gaveUp := errors.New("gave up")
 	var abandoned atomic.Int64

@@ -9,7 +9,7 @@ import (
 
 // Delay returns the wait before attempt+1, attempt counting from 1: base times
 // factor for each attempt after the first, never below 0, never above limit, never
-// decreasing with attempt. A limit of zero means none. A factor below 1, NaN
+// decreasing with attempt. A limit of zero or less means none. A factor below 1, NaN
 // included, counts as 1.
 func Delay(base, limit time.Duration, factor float64, attempt int) time.Duration {
 	if base <= 0 {
@@ -22,10 +22,10 @@ func Delay(base, limit time.Duration, factor float64, attempt int) time.Duration
 		return min(base, limit)
 	}
 	d := float64(base) * math.Pow(factor, float64(attempt-1))
-	if d >= float64(limit) { // +Inf too
+	if d >= float64(limit) { // also if d is +Inf
 		return limit
 	}
-	return max(time.Duration(d), base) // a float may be a little less
+	return max(time.Duration(d), base) // the product may be rounded down
 }
 
 // Jitter takes up to the fraction jitter away from d, uniformly by draw in [0,1):

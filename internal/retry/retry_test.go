@@ -43,7 +43,7 @@ func TestDelay_GrowsFromBaseToLimit(t *testing.T) {
 	}
 }
 
-// A policy never waits less after more attempts, whatever it says.
+// The wait never decreases with the number of attempts, whatever the policy is.
 func TestDelay_HoldsBoundsForTenThousandAttempts(t *testing.T) {
 	for _, base := range []time.Duration{1, 100 * time.Millisecond, time.Second, time.Hour} {
 		for _, factor := range []float64{1, 2, 10} {
@@ -61,7 +61,7 @@ func TestDelay_HoldsBoundsForTenThousandAttempts(t *testing.T) {
 	}
 }
 
-// anyDuration and anyFloat draw from the whole range with a taste for its ends.
+// anyDuration and anyFloat draw from the whole range, and often from its ends.
 func anyDuration(rng *rand.Rand) time.Duration {
 	switch rng.IntN(6) {
 	case 0:

@@ -15,14 +15,13 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// recordedRatios say what a call costs, as ratios to a floor: one loop that does
-// only what no such call can do without, such as a plain map lookup, clock readings
-// and atomic additions. Ratios carry over from one machine to the next, nanoseconds
+// recordedRatios are the costs of calls as ratios to a floor: one loop that does only
+// what no such call can do without, such as a plain map lookup, clock readings and
+// atomic additions. Ratios carry over from one machine to the next, nanoseconds
 // do not. internal/bench has the full tables and the bars; this test only keeps a
 // call from growing more expensive unnoticed.
 //
-// To record ratios anew, run the test with -v on a quiet machine and copy its
-// figures. The comments give the nanoseconds that each ratio was taken from.
+// To record new ratios, run the test with -v on a quiet machine and copy its figures. The comments give the nanoseconds that each ratio was taken from.
 var recordedRatios = []struct {
 	what     string
 	level    string // of ratioLevels

@@ -33,7 +33,7 @@ func checkEnum[T ~uint8, P interface {
 		back := T(255)
 		require.NoError(t, P(&back).UnmarshalText([]byte(text)))
 		assert.Equal(t, T(i), back)
-		assert.Equal(t, strings.ToLower(text), text, "texts are lower case")
+		assert.Equal(t, strings.ToLower(text), text, "texts are in lower case")
 	}
 	for _, i := range []int{len(texts), 255} {
 		v := any(T(i)).(enumeration)

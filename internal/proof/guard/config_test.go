@@ -94,7 +94,7 @@ func TestGuardConfig_JSON(t *testing.T) {
 	mail := want.Default
 	mail.SideEffects, mail.MaxAttempts = true, 1
 	want.Tools = map[string]toolhealth.Policy{"mail": mail}
-	assert.Equal(t, want, c, "a zero receiver starts from the defaults, an override from the default")
+	assert.Equal(t, want, c, "a zero receiver starts from the defaults, an override from the default policy")
 
 	text, err := json.Marshal(c)
 	require.NoError(t, err)

@@ -54,7 +54,7 @@ func TestGuard_InvalidKindBecomesUnknown(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestGuard_DetailsNameWhatTheModelMustNotRead(t *testing.T) {
+func TestGuard_DetailsNameWhatModelMustNotRead(t *testing.T) {
 	g := guardWithBackups(t, patient(t), nil, "b")
 	_, err := toolhealth.Call(t.Context(), g, "a", failing(errors.New("dial db-7.internal: no route")).run)
 	e := toolError(t, err)

@@ -95,7 +95,7 @@ func TestGuard_ObserverHearsAttemptsAndEnd(t *testing.T) {
 						assert.Equal(t, err, events[i].Err)
 						events[i].Err = nil
 					}
-					if events[i].Reason == toolhealth.StopIsolated { // the candidate that the event names is not specified
+					if events[i].Reason == toolhealth.StopIsolated { // the event may name any candidate
 						events[i].Served = "a"
 					}
 				}

@@ -134,7 +134,7 @@ func TestGuard_CanceledContextRunsNothing(t *testing.T) {
 	})
 }
 
-func TestGuard_MaxAttemptsIsTheTotal(t *testing.T) {
+func TestGuard_MaxAttemptsIsTotal(t *testing.T) {
 	for attempts, want := range map[int]int{0: 1, 1: 1, 2: 2, 5: 5, math.MaxInt: 50} {
 		synctest.Test(t, func(t *testing.T) {
 			g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) {

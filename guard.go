@@ -76,8 +76,8 @@ func (g *Guard) policy(tool string) *Policy {
 // with it is the last one that fn returned. Only an error that the Gate's Classify
 // calls a success is returned as it is, with its result.
 //
-// Call allocates once for a tool that is tracked, if fn succeeds at once, the policy
-// has no Timeout and there are no options.
+// Call allocates the ctx of the attempt, which is three times, for a tool that is
+// tracked, if fn succeeds at once, the policy has no Timeout and there are no options.
 func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx context.Context, tool string) (Out, error), options ...CallOption[Out]) (Out, error) {
 	var c call
 	c.begin(ctx, g, tool)

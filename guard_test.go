@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,7 +192,8 @@ func TestGuard_CallInfo(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, CallInfo{
 			Requested: "a", Served: "b", Attempts: 4,
-			Waits: []time.Duration{100 * time.Millisecond, 200 * time.Millisecond},
+			Waits:   []time.Duration{100 * time.Millisecond, 200 * time.Millisecond},
+			Skipped: []Candidate{{Tool: "a", Reason: StopRetryExhausted, Kind: KindServerError, Err: errBusy}},
 		}, *info)
 
 		ctx, info = WithCallInfo(WithoutFallback(t.Context()))
@@ -590,50 +590,4 @@ func TestGuard_CallWithWrongOptionsIsNotMade(t *testing.T) {
 	_, err = Wrap(guardOn(t, r, nil), "a", fn, right)(t.Context(), 1)
 	assert.NoError(t, err)
 	assert.True(t, ran)
-}
-
-// lateContext is a context that ends during a call of Done, after the tool function
-// and all that runs after it have ended.
-type lateContext struct {
-	context.Context
-	over atomic.Bool
-}
-
-func (c *lateContext) Done() <-chan struct{} {
-	time.Sleep(time.Second)
-	c.over.Store(true)
-	done := make(chan struct{})
-	close(done)
-	return done
-}
-
-func (c *lateContext) Err() error {
-	if c.over.Load() {
-		return context.Canceled
-	}
-	return nil
-}
-
-// The guard finds an answer and the end of ctx at the same moment, and selects one of
-// the two at random: the answer counts.
-func TestGuard_DetachedAnswerAtEndOfContextIsNotLost(t *testing.T) {
-	for range 50 {
-		for _, tracked := range []bool{true, false} {
-			synctest.Test(t, func(t *testing.T) {
-				var r *Registry
-				if tracked {
-					r = patient(t)
-				}
-				g := guardOn(t, r, func(c *GuardConfig) { c.Default = Policy{Detach: true} })
-				answer, err := Call(&lateContext{Context: t.Context()}, g, "a", func(context.Context, string) (string, error) {
-					return "just in time", nil
-				})
-				assert.NoError(t, err)
-				assert.Equal(t, "just in time", answer)
-				if tracked {
-					assert.Zero(t, healthOf(t, r, "a").Guard.Abandoned)
-				}
-			})
-		}
-	}
 }

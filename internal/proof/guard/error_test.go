@@ -60,7 +60,7 @@ func TestGuard_DetailsNameWhatModelMustNotRead(t *testing.T) {
 	e := toolError(t, err)
 	assert.Equal(t, "tool failed after 2 attempts: unknown error", e.Error())
 	assert.Equal(t, `"a": tool_failure:non_retryable, kind unknown, 2 attempts; `+
-		`"a": tool_failure:non_retryable: dial db-7.internal: no route; "b": tool_failure:non_retryable: dial db-7.internal: no route`, e.Details())
+		`"a": tool_failure:non_retryable: "dial db-7.internal: no route"; "b": tool_failure:non_retryable: "dial db-7.internal: no route"`, e.Details())
 }
 
 func TestGuard_ErrorTextHasNothingOfToolErrors(t *testing.T) {

@@ -163,8 +163,8 @@ func TestGuard_CallerDeadlineCountsAboveFloor(t *testing.T) {
 		reason   toolhealth.StopReason
 	}{
 		{"under the floor", 999 * time.Millisecond, toolhealth.DefaultDeadlineFloor, 0, toolhealth.StopCanceled},
-		{"at the floor", time.Second, toolhealth.DefaultDeadlineFloor, 1, toolhealth.StopNonRetryable},
-		{"no floor", time.Millisecond, 0, 1, toolhealth.StopNonRetryable},
+		{"at the floor", time.Second, toolhealth.DefaultDeadlineFloor, 1, toolhealth.StopTimeout},
+		{"no floor", time.Millisecond, 0, 1, toolhealth.StopTimeout},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

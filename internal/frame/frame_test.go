@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-type report struct{ text string }
+type report struct{}
 
 // attempt returns the ctx of an attempt of the tool.
 func attempt(ctx context.Context, tool string, owner any) *Frame[report] {

@@ -286,141 +286,64 @@ func ClassifyHTTPStatus(code int, retryAfter string) Verdict {
 
 // httpVerdict is ClassifyHTTPStatus for an error. name is the provider's own code.
 func httpVerdict(code int, name string, wait time.Duration) Verdict {
-	failure := Verdict{Outcome: OutcomeFailure, Kind: KindServerError, Retryable: true, RetryAfter: wait}
-	rejected := Verdict{Outcome: OutcomeRejected, Kind: KindInvalidRequest, RetryAfter: wait}
-	switch code {
-	case 408:
-		failure.Kind = KindTimeout
-		return failure
-	case 425: // too early: it was not taken up
-		failure.Kind, failure.NotSent = KindNotDispatched, true
-		return failure
-	case 429:
-		failure.Kind = KindRateLimited
-		switch {
-		case name == "insufficient_quota" || strings.Contains(name, "spend_limit"):
-			failure.Retryable, failure.RetryAfter = false, 0 // no wait refills a purse
-		case wait > 0:
-			failure.Outcome = OutcomeThrottled
-		}
-		return failure
-	case 401, 403, 407:
-		rejected.Kind = KindUnauthorized
-		return rejected
-	case 404, 410:
-		rejected.Kind = KindNotFound
-		return rejected
-	case 409:
-		rejected.Kind = KindConflict
-		return rejected
-	case 501, 505:
-		return rejected
-	}
-	switch code / 100 {
-	case 5:
-		return failure
-	case 4:
-		return rejected
-	case 3:
-		return Verdict{Outcome: OutcomeFailure, Kind: KindContract}
-	}
-	return Verdict{Outcome: OutcomeFailure, Kind: KindUnknown}
+	return verdictOf(errfacts.Facts{Fact: errfacts.Fact{Class: errfacts.HTTP, Code: code, Name: name}, Wait: wait})
 }
 
-// Verdicts that the tables below share. "safe" ones were surely not sent.
+// verdicts say what each meaning is worth.
+var verdicts = [...]Verdict{
+	errfacts.Unknown:           {Outcome: OutcomeFailure, Kind: KindUnknown},
+	errfacts.Failed:            {Outcome: OutcomeFailure, Kind: KindServerError},
+	errfacts.Unavailable:       {Outcome: OutcomeFailure, Kind: KindServerError, Retryable: true},
+	errfacts.Limited:           {Outcome: OutcomeFailure, Kind: KindRateLimited, Retryable: true}, // a throttle if a wait is stated
+	errfacts.QuotaExhausted:    {Outcome: OutcomeFailure, Kind: KindRateLimited},
+	errfacts.TimedOut:          {Outcome: OutcomeFailure, Kind: KindTimeout, Retryable: true},
+	errfacts.StatementTimedOut: {Outcome: OutcomeFailure, Kind: KindTimeout},
+	errfacts.DialTimedOut:      {Outcome: OutcomeFailure, Kind: KindTimeout, Retryable: true, NotSent: true},
+	errfacts.Cut:               {Outcome: OutcomeFailure, Kind: KindConnection, Retryable: true},
+	errfacts.CutHandshake:      {Outcome: OutcomeFailure, Kind: KindConnection},
+	errfacts.Unreachable:       {Outcome: OutcomeFailure, Kind: KindConnection, Retryable: true, NotSent: true},
+	errfacts.Misaddressed:      {Outcome: OutcomeFailure, Kind: KindConnection, NotSent: true},
+	errfacts.Unagreed:          {Outcome: OutcomeFailure, Kind: KindContract},
+	errfacts.NoProgram:         {Outcome: OutcomeFailure, Kind: KindNotFound, NotSent: true},
+	errfacts.NoCommand:         {Outcome: OutcomeFailure, Kind: KindNotFound},
+	errfacts.CanceledInside:    {Outcome: OutcomeFailure, Kind: KindCanceled},
+	errfacts.NotTakenUp:        {Outcome: OutcomeFailure, Kind: KindNotDispatched, Retryable: true, NotSent: true},
+	errfacts.Invalid:           {Outcome: OutcomeRejected, Kind: KindInvalidRequest},
+	errfacts.NotFound:          {Outcome: OutcomeRejected, Kind: KindNotFound},
+	errfacts.Denied:            {Outcome: OutcomeRejected, Kind: KindUnauthorized},
+	errfacts.Conflict:          {Outcome: OutcomeRejected, Kind: KindConflict},
+	errfacts.Collided:          {Outcome: OutcomeRejected, Kind: KindConflict, Retryable: true},
+	errfacts.Ambiguous:         {Outcome: OutcomeNeutral, Kind: KindContract},
+	errfacts.OutOfResources:    {Outcome: OutcomeNeutral, Kind: KindNotDispatched, Retryable: true},
+	errfacts.Pending:           {Outcome: OutcomeNeutral, Kind: KindDenied},
+	errfacts.Refused:           {Outcome: OutcomeNeutral, Kind: KindRefused, NotSent: true},
+}
+
+// Verdicts that are given without a look at the error.
 var (
-	vFailed      = Verdict{Outcome: OutcomeFailure, Kind: KindServerError}
-	vRetry       = Verdict{Outcome: OutcomeFailure, Kind: KindServerError, Retryable: true}
-	vLimited     = Verdict{Outcome: OutcomeFailure, Kind: KindRateLimited, Retryable: true}
-	vTimeout     = Verdict{Outcome: OutcomeFailure, Kind: KindTimeout, Retryable: true}
-	vSafeTimeout = Verdict{Outcome: OutcomeFailure, Kind: KindTimeout, Retryable: true, NotSent: true}
-	vCut         = Verdict{Outcome: OutcomeFailure, Kind: KindConnection, Retryable: true}
-	vUnreachable = Verdict{Outcome: OutcomeFailure, Kind: KindConnection, Retryable: true, NotSent: true}
-	vNoHost      = Verdict{Outcome: OutcomeFailure, Kind: KindConnection, NotSent: true}
-	vContract    = Verdict{Outcome: OutcomeFailure, Kind: KindContract}
-	vMissing     = Verdict{Outcome: OutcomeFailure, Kind: KindNotFound, NotSent: true}
-	vGaveUp      = Verdict{Outcome: OutcomeFailure, Kind: KindCanceled}
-	vUnknown     = Verdict{Outcome: OutcomeFailure, Kind: KindUnknown}
-	vInvalid     = Verdict{Outcome: OutcomeRejected, Kind: KindInvalidRequest}
-	vNotFound    = Verdict{Outcome: OutcomeRejected, Kind: KindNotFound}
-	vDenied      = Verdict{Outcome: OutcomeRejected, Kind: KindUnauthorized}
-	vConflict    = Verdict{Outcome: OutcomeRejected, Kind: KindConflict}
-	vCollided    = Verdict{Outcome: OutcomeRejected, Kind: KindConflict, Retryable: true}
-	vUndecided   = Verdict{Outcome: OutcomeNeutral, Kind: KindContract}
-	vHost        = Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, Retryable: true}
-	vPending     = Verdict{Outcome: OutcomeNeutral, Kind: KindDenied}
-	vRefused     = Verdict{Outcome: OutcomeNeutral, Kind: KindRefused, NotSent: true}
+	vUnknown  = verdicts[errfacts.Unknown]
+	vTimeout  = verdicts[errfacts.TimedOut]
+	vContract = verdicts[errfacts.Unagreed]
+	vRefused  = verdicts[errfacts.Refused]
 )
-
-// classVerdicts are the facts that need no look at their code.
-var classVerdicts = [...]Verdict{
-	errfacts.None:          vUnknown,
-	errfacts.HostExhausted: vHost,
-	errfacts.NameNotFound:  vNoHost,
-	errfacts.TLS:           vNoHost,
-	errfacts.TLSAlert:      {Outcome: OutcomeFailure, Kind: KindConnection},
-	errfacts.BadRequestURL: vNoHost,
-	errfacts.Timeout:       vTimeout,
-	errfacts.Throttled:     vLimited,
-	errfacts.NoRows:        vNotFound,
-	errfacts.RefusedStream: vUnreachable,
-	errfacts.Stream:        vCut,
-	errfacts.Broken:        vCut,
-	errfacts.BadConn:       vUnreachable,
-	errfacts.NotExecutable: vMissing,
-	errfacts.Permission:    vDenied,
-	errfacts.NotExist:      vNotFound,
-	errfacts.Exist:         vConflict,
-	errfacts.JSON:          vUndecided,
-	errfacts.Canceled:      vGaveUp,
-	errfacts.OpenBreaker:   vRefused,
-	errfacts.Nonsense:      vContract,
-}
-
-// grpcVerdicts are indexed by the gRPC code.
-var grpcVerdicts = [17]Verdict{
-	1: vGaveUp, 2: vFailed, 3: vInvalid, 4: vTimeout, 5: vNotFound, 6: vConflict, 7: vDenied, 8: vLimited,
-	9: vConflict, 10: vCollided, 11: vInvalid, 12: vInvalid, 13: vFailed, 14: vRetry, 15: vFailed, 16: vDenied,
-}
-
-// rpcVerdicts are the codes of JSON-RPC and MCP; others in the range are vFailed.
-var rpcVerdicts = map[int]Verdict{
-	-32700: vInvalid, -32600: vInvalid, -32601: vNotFound, -32602: vInvalid, -32603: vRetry,
-	-32000: vCut, -32001: vTimeout, -32002: vNotFound, -32003: vCut, -32004: vCut, -32005: vRetry,
-	-32020: vContract, -32021: vContract, -32022: vContract,
-	-32029: vLimited, -32042: vPending, -32800: vGaveUp,
-	32600: vCut, // "Session terminated" of the Python servers, with this sign
-}
-
-// sqlVerdicts are prefixes of SQLSTATEs; the longest that fits counts.
-var sqlVerdicts = map[string]Verdict{
-	"40001": vCollided, "40P01": vCollided, "55P03": vCollided,
-	"08": vCut, "57P01": vCut, "57P02": vCut, "57P03": vCut, "53": vRetry,
-	"57014": {Outcome: OutcomeFailure, Kind: KindTimeout},
-	"22":    vInvalid, "23": vInvalid, "42": vInvalid, "28": vDenied, "25006": vFailed,
-	"XX": vFailed, "58": vFailed,
-}
-
-var mysqlVerdicts = map[int]Verdict{
-	1205: vCollided, 1213: vCollided, 1040: vRetry, 1203: vRetry,
-	1044: vDenied, 1045: vDenied, 1142: vDenied, 1290: vFailed,
-	1048: vInvalid, 1054: vInvalid, 1062: vConflict, 1064: vInvalid, 1146: vNotFound,
-	1364: vInvalid, 1366: vInvalid, 1406: vInvalid, 1451: vConflict, 1452: vConflict,
-}
-
-// redisVerdicts are the first words of Redis answers; others are vInvalid.
-var redisVerdicts = map[string]Verdict{
-	"LOADING": vRetry, "CLUSTERDOWN": vRetry, "MASTERDOWN": vRetry, "TRYAGAIN": vRetry,
-	"READONLY": vRetry, "MAXCLIENTS": vRetry, "OOM": vFailed, "NOAUTH": vDenied, "NOPERM": vDenied,
-}
 
 // verdictOf is rules 7 and 8.
 func verdictOf(f errfacts.Facts) Verdict {
-	v := factVerdict(f)
-	if v.Outcome == OutcomeRejected || v.Outcome == OutcomeNeutral {
+	m := f.Meaning()
+	if f.Class == errfacts.None && f.Wait > 0 && f.Retry >= 0 {
+		m = errfacts.Limited // all it says is: wait
+	}
+	v := verdicts[m]
+	switch v.Outcome {
+	case OutcomeRejected:
+		if f.Class == errfacts.HTTP {
+			v.RetryAfter = f.Wait // for callers that read it: a rejection makes nobody wait
+		}
+		return v
+	case OutcomeNeutral:
 		return v
 	}
-	if v.Kind == KindRateLimited && v.Retryable && f.Wait > 0 {
+	if m == errfacts.Limited && f.Wait > 0 {
 		v.Outcome = OutcomeThrottled
 	}
 	if f.Retry != 0 {
@@ -431,55 +354,6 @@ func verdictOf(f errfacts.Facts) Verdict {
 	}
 	v.NotSent = v.NotSent || f.NotSent
 	return v
-}
-
-func factVerdict(f errfacts.Facts) Verdict {
-	switch f.Class {
-	case errfacts.None:
-		if f.Wait > 0 && f.Retry >= 0 {
-			return vLimited // all it says is: wait
-		}
-	case errfacts.Dial, errfacts.NameFailed:
-		if f.Code != 0 {
-			return vSafeTimeout
-		}
-		return vUnreachable
-	case errfacts.HTTP:
-		return httpVerdict(f.Code, f.Name, f.Wait)
-	case errfacts.GRPC:
-		return grpcVerdicts[f.Code]
-	case errfacts.JSONRPC:
-		if v, ok := rpcVerdicts[f.Code]; ok {
-			return v
-		}
-		return vFailed
-	case errfacts.SQLState:
-		for _, prefix := range []string{f.Name, f.Name[:2]} {
-			if v, ok := sqlVerdicts[prefix]; ok {
-				return v
-			}
-		}
-		return vUnknown
-	case errfacts.MySQL:
-		if v, ok := mysqlVerdicts[f.Code]; ok {
-			return v
-		}
-		return vUnknown
-	case errfacts.Redis:
-		if v, ok := redisVerdicts[f.Name]; ok {
-			return v
-		}
-		return vInvalid
-	case errfacts.Exit:
-		switch {
-		case f.Code == 126 || f.Code == 127:
-			return Verdict{Outcome: OutcomeFailure, Kind: KindNotFound}
-		case f.Code >= 1 && f.Code <= 125:
-			return vInvalid
-		}
-		return vUnknown
-	}
-	return classVerdicts[f.Class]
 }
 
 // attemptTimeoutError marks the error of an attempt whose own time was up while

@@ -1,6 +1,9 @@
 package errfacts
 
-import "strings"
+import (
+	"reflect"
+	"strings"
+)
 
 // Meaning is what a fact says, in the words that all codes have in common. The
 // zero value is Unknown.
@@ -171,4 +174,109 @@ func exitMeaning(code int) Meaning {
 		return Invalid
 	}
 	return Unknown
+}
+
+// statusMethods are the methods that tell a status or code.
+func (s *shape) statusMethods(node error, t reflect.Type, name func(error) string) {
+	can(&s.facts, t, func(e interface{ ErrorCode() string }) Fact {
+		if throttles[e.ErrorCode()] {
+			return Fact{Class: Throttled}
+		}
+		return Fact{}
+	})
+	can(&s.facts, t, func(e interface {
+		error
+		HTTPStatusCode() int
+	}) Fact {
+		return httpFact(e.HTTPStatusCode(), e, name)
+	})
+	can(&s.facts, t, func(e interface {
+		error
+		HTTPCode() int
+	}) Fact {
+		return httpFact(e.HTTPCode(), e, name)
+	})
+	can(&s.facts, t, func(e interface {
+		error
+		StatusCode() int
+	}) Fact {
+		return httpFact(e.StatusCode(), e, name)
+	})
+	can(&s.facts, t, func(e interface{ SQLState() string }) Fact {
+		if state := e.SQLState(); len(state) == 5 {
+			return Fact{Class: SQLState, Name: state}
+		}
+		return Fact{}
+	})
+	v := reflect.ValueOf(node)
+	if m := v.MethodByName("GRPCStatus"); isGetter(m) && m.Type().Out(0).Kind() == reflect.Pointer &&
+		returnsCode(reflect.Zero(m.Type().Out(0)).MethodByName("Code")) {
+		s.facts = append(s.facts, func(node error) Fact {
+			status := reflect.ValueOf(node).MethodByName("GRPCStatus").Call(nil)[0]
+			return grpcFact(status.MethodByName("Code"))
+		})
+	}
+	if returnsCode(v.MethodByName("Code")) {
+		s.facts = append(s.facts, func(node error) Fact { return grpcFact(reflect.ValueOf(node).MethodByName("Code")) })
+	}
+}
+
+func isGetter(m reflect.Value) bool {
+	return m.IsValid() && m.Type().NumIn() == 0 && m.Type().NumOut() == 1
+}
+
+// returnsCode reports whether a method is func() Code, as gRPC and connect have
+// it: their number types have this name in common.
+func returnsCode(m reflect.Value) bool {
+	return isGetter(m) && m.Type().Out(0).Kind() == reflect.Uint32 && m.Type().Out(0).Name() == "Code"
+}
+
+func grpcFact(code reflect.Value) Fact {
+	if c := code.Call(nil)[0].Uint(); c > 0 && c <= 16 {
+		return Fact{Class: GRPC, Code: int(c)}
+	}
+	return Fact{}
+}
+
+// throttles are the codes by which AWS services say: too fast. They come with
+// statuses of all kinds, 400 among them.
+var throttles = map[string]bool{
+	"Throttling": true, "ThrottlingException": true, "ThrottledException": true,
+	"RequestThrottled": true, "RequestThrottledException": true, "TooManyRequestsException": true,
+	"ProvisionedThroughputExceededException": true, "TransactionInProgressException": true,
+	"RequestLimitExceeded": true, "BandwidthLimitExceeded": true, "LimitExceededException": true,
+	"SlowDown": true, "PriorRequestNotComplete": true, "EC2ThrottledException": true,
+}
+
+// httpFact is a status of 300 to 599.
+func httpFact(status int, node error, name func(error) string) Fact {
+	if status < 300 || status > 599 {
+		return Fact{}
+	}
+	f := Fact{Class: HTTP, Code: status}
+	if status == 429 && name != nil {
+		f.Name = try(name, node)
+	}
+	return f
+}
+
+// ownCode returns how to ask for the provider's own code: with a status of 429
+// it tells a full pipe from an empty purse. nil if the type has none.
+func ownCode(node error, t reflect.Type) func(error) string {
+	if m := reflect.ValueOf(node).MethodByName("ErrorCode"); isGetter(m) && m.Type().Out(0).Kind() == reflect.String {
+		return func(node error) string { return reflect.ValueOf(node).MethodByName("ErrorCode").Call(nil)[0].String() }
+	}
+	p, typ := findPath(t, "Code")
+	if p == nil || typ.Kind() != reflect.String && typ.Kind() != reflect.Interface {
+		return nil
+	}
+	return at(p, func(v reflect.Value, _ error) string {
+		if v.Kind() == reflect.Interface {
+			v = v.Elem()
+		}
+		if v.Kind() != reflect.String {
+			return ""
+		}
+		return v.String()
+	})
 }

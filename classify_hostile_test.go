@@ -177,7 +177,7 @@ func TestAHostileErrorDoesNotReachTheRulesOrHideTheContext(t *testing.T) {
 	assert.Equal(t, "failure unknown", verdictText(rules.Classify(t.Context(), self)))
 	assert.False(t, asked, "errors.As in a rule would not come back")
 	assert.Equal(t, "neutral canceled", verdictText(Classify(canceledContext(t, nil), self)))
-	assert.Equal(t, "neutral refused unsent", verdictText(Classify(t.Context(), errors.Join(ErrRefused, self))))
+	assert.Equal(t, "neutral refused", verdictText(Classify(t.Context(), errors.Join(ErrRefused, self))))
 	v, known := For(func(*cyclic) Verdict { return Verdict{Outcome: OutcomeRejected} })(self)
 	assert.True(t, known)
 	assert.Equal(t, OutcomeRejected, v.Outcome)

@@ -59,8 +59,8 @@ func TestEveryEnumerationHasStableTexts(t *testing.T) {
 		"none", "failure_threshold", "trip_score", "probe_admitted", "probe_succeeded", "probe_failed",
 		"probe_throttled", "probe_returned", "lease_expired", "reset", "isolated", "reconfigured")
 	checkEnum[Kind](t, "Kind",
-		"none", "timeout", "server_error", "rate_limited", "connection", "contract", "panic", "invalid_request",
-		"unauthorized", "not_found", "conflict", "canceled", "not_dispatched", "denied", "refused", "unknown")
+		"none", "timeout", "server_error", "rate_limited", "quota_exhausted", "connection", "contract", "panic", "invalid_request",
+		"unauthorized", "not_found", "gone", "conflict", "canceled", "not_dispatched", "denied", "refused", "unknown")
 	checkEnum[StopReason](t, "StopReason",
 		"none", "tool_unavailable:circuit_open", "tool_unavailable:probe_in_flight", "tool_unavailable:rate_limited",
 		"tool_unavailable:isolated", "tool_unavailable:unknown_tool", "tool_failure:non_retryable",

@@ -165,7 +165,7 @@ func ExampleGuard_Next() {
 		return
 	}
 	for attempt := 1; registry.AllowRequest("search"); attempt++ {
-		v := toolhealth.ClassifyHTTPStatus(503, "") // what the engine's call came to
+		v := toolhealth.ClassifyHTTP(503, nil) // what the engine's call came to
 		d := guard.Next("search", attempt, v)
 		if d.Reason != toolhealth.RetryAllowed {
 			fmt.Println(attempt, d.Reason, d.Streak, d.Wait.Round(time.Second))

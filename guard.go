@@ -170,7 +170,8 @@ func settingsOf(ctx context.Context) settings {
 // allocates one, so it holds no more than it must.
 type frame struct {
 	context.Context
-	tool *string // that runs, as its entry has it: a ctx that is kept keeps that, too
+	tool  *string // that runs, as its entry has it: a ctx that is kept keeps that, too
+	notes notes
 }
 
 // untrackedFrame makes a frame for a tool that has no entry.
@@ -179,15 +180,27 @@ func untrackedFrame(ctx context.Context, tool string) *frame {
 		frame
 		name string
 	}{name: tool}
-	f.frame = frame{ctx, &f.name}
+	f.Context, f.tool = ctx, &f.name
 	return &f.frame
 }
 
 func (f *frame) Value(key any) any {
-	if key == (settingsKey{}) {
+	switch key {
+	case settingsKey{}:
 		return f
+	case notesKey{}:
+		return &f.notes
 	}
 	return f.Context.Value(key)
+}
+
+// noted returns the caller's ctx with the notes of the attempt f, for its Classifier.
+// Notes of an attempt further out are no evidence of this one.
+func (f *frame) noted(ctx context.Context) context.Context {
+	if f.notes.last.Load() == nil && notesIn(ctx) == nil {
+		return ctx
+	}
+	return &notedContext{ctx, &f.notes}
 }
 
 // inside reports whether the tool is running in this or an outer frame.
@@ -284,10 +297,10 @@ func (e *ToolError) Error() string {
 
 var kindPhrases = [numKinds]string{
 	KindTimeout: "no answer in time", KindServerError: "internal error of the tool",
-	KindRateLimited: "rate limited", KindConnection: "the tool cannot be reached",
+	KindRateLimited: "rate limited", KindQuotaExhausted: "the quota is used up", KindConnection: "the tool cannot be reached",
 	KindContract: "the answer was not in the agreed format", KindPanic: "the tool crashed",
 	KindInvalidRequest: "the request was rejected", KindUnauthorized: "access was refused",
-	KindNotFound: "not found", KindConflict: "conflict with the current state",
+	KindNotFound: "not found", KindGone: "not offered any more", KindConflict: "conflict with the current state",
 	KindCanceled: "canceled", KindNotDispatched: "the request was not sent", KindDenied: "not permitted",
 	KindRefused: "a tool that it needs is unavailable",
 }
@@ -456,7 +469,7 @@ func callQuickly[Out any](ctx context.Context, g *Guard, n *node, epoch uint64, 
 	q.g, q.registry, q.counts = g, g.gate.Registry, n.Value.guardStats()
 	q.node, q.epoch, q.start = n, epoch, q.registry.now()
 	q.slot = q.counts.begin(q.start)
-	q.attempt = &frame{ctx, n.NameRef()}
+	q.attempt = &frame{Context: ctx, tool: n.NameRef()}
 	ran := false
 	defer func() {
 		if !ran {
@@ -842,7 +855,7 @@ func (c *call) attemptContext() context.CancelFunc {
 		ctx, cancel = context.WithTimeout(ctx, c.policy.Timeout)
 	}
 	if c.node != nil {
-		c.attempt = &frame{ctx, c.node.NameRef()}
+		c.attempt = &frame{Context: ctx, tool: c.node.NameRef()}
 	} else {
 		c.attempt = untrackedFrame(ctx, c.serving)
 	}
@@ -901,7 +914,7 @@ func (c *call) classify(err error) {
 		err = &attemptTimeoutError{err}
 	}
 	took := time.Duration(c.ended - c.admission.start)
-	v := verdictAt(c.ctx, c.g.gate.Classify, err, took, c.g.config.DeadlineFloor)
+	v := verdictAt(c.attempt.noted(c.ctx), c.g.gate.Classify, err, took, c.g.config.DeadlineFloor)
 	if c.node != nil {
 		v.RetryAfter = c.node.Value.bounded(v.RetryAfter)
 	}
@@ -955,8 +968,8 @@ func (c *call) replaceable(reason StopReason) bool {
 	switch {
 	case reason == StopCanceled, reason == StopOutcomeUnknown:
 		return false
-	case c.last.Outcome == OutcomeRejected && !c.standIn:
-		return false // the request is wrong, for whomever
+	case c.last.Outcome == OutcomeRejected && !c.standIn && c.last.Kind != KindUnauthorized && c.last.Kind != KindGone:
+		return false // a substitute would reject the request, too
 	case c.last.Outcome == OutcomeNeutral && c.last.Kind == KindDenied:
 		return false
 	}

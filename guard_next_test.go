@@ -14,15 +14,16 @@ import (
 // streak, and what comes after it.
 func TestNextFollowsTheAfterCallRuleForEveryStatusAttemptAndStreak(t *testing.T) {
 	const threshold, maxAttempts = 3, 3
-	const good, stop, again = "good", "stop", "again"
+	const good, stop, spent, again = "good", "stop", "spent", "again"
 	statuses := map[int]string{
 		200: good, 201: good, 204: good, 206: good,
-		400: stop, 401: stop, 402: stop, 403: stop, 404: stop, 405: stop, 406: stop, 407: stop, 409: stop, 410: stop,
+		400: stop, 401: stop, 403: stop, 404: stop, 405: stop, 406: stop, 407: stop, 409: stop, 410: stop,
 		411: stop, 412: stop, 413: stop, 414: stop, 415: stop, 417: stop, 418: stop, 421: stop, 422: stop, 423: stop,
 		424: stop, 426: stop, 428: stop, 431: stop, 451: stop, 499: stop, 501: stop, 505: stop,
 		408: again, 425: again, 429: again, 500: again, 502: again, 503: again, 504: again, 506: again, 507: again,
 		508: again, 511: again, 520: again, 529: again, 599: again,
 	}
+	statuses[402] = spent
 	for status, class := range statuses {
 		for attempt := 1; attempt <= maxAttempts+1; attempt++ {
 			for streak := range threshold + 1 {
@@ -37,6 +38,11 @@ func TestNextFollowsTheAfterCallRuleForEveryStatusAttemptAndStreak(t *testing.T)
 					want.Reason = StopNone
 					if !wasOpen {
 						want.Streak = 0
+					}
+				case class == spent:
+					want.Reason = StopNonRetryable
+					if !wasOpen {
+						want.Streak++
 					}
 				case class == stop:
 					want.Reason = StopNonRetryable
@@ -57,7 +63,7 @@ func TestNextFollowsTheAfterCallRuleForEveryStatusAttemptAndStreak(t *testing.T)
 						want.Wait = 100 * time.Millisecond << (attempt - 1)
 					}
 				}
-				got := g.Next("search", attempt, ClassifyHTTPStatus(status, ""))
+				got := g.Next("search", attempt, ClassifyHTTP(status, nil))
 				if want.Reason == StopCircuitOpen {
 					assert.InDelta(t, 30*time.Second, got.Wait, float64(time.Second))
 					got.Wait = 0
@@ -78,14 +84,14 @@ func TestNextForWhatIsNoPlainStatus(t *testing.T) {
 		v      Verdict
 		want   Decision
 	}{
-		{"an unexpected redirect is a broken contract", nil, ClassifyHTTPStatus(302, ""), Decision{Reason: StopContractViolation, Streak: 2}},
-		{"a stated wait is the wait", nil, ClassifyHTTPStatus(429, "7"), Decision{Reason: RetryAllowed, Wait: 7 * time.Second, Streak: 1}},
-		{"a stated wait over MaxWait stops", nil, ClassifyHTTPStatus(429, "31"), Decision{Reason: StopRateLimited, Wait: 31 * time.Second, Streak: 1}},
-		{"so does that of a failure", nil, ClassifyHTTPStatus(503, "31"), Decision{Reason: StopRateLimited, Wait: 31 * time.Second, Streak: 2}},
-		{"a back-off over MaxWait stops", func(p *Policy) { p.MaxWait = time.Millisecond }, ClassifyHTTPStatus(503, ""), Decision{Reason: StopRetryExhausted, Streak: 2}},
+		{"an unexpected redirect is a broken contract", nil, ClassifyHTTP(302, nil), Decision{Reason: StopContractViolation, Streak: 2}},
+		{"a stated wait is the wait", nil, ClassifyHTTP(429, map[string][]string{"Retry-After": {"7"}}), Decision{Reason: RetryAllowed, Wait: 7 * time.Second, Streak: 1}},
+		{"a stated wait over MaxWait stops", nil, ClassifyHTTP(429, map[string][]string{"Retry-After": {"31"}}), Decision{Reason: StopRateLimited, Wait: 31 * time.Second, Streak: 1}},
+		{"so does that of a failure", nil, ClassifyHTTP(503, map[string][]string{"Retry-After": {"31"}}), Decision{Reason: StopRateLimited, Wait: 31 * time.Second, Streak: 2}},
+		{"a back-off over MaxWait stops", func(p *Policy) { p.MaxWait = time.Millisecond }, ClassifyHTTP(503, nil), Decision{Reason: StopRetryExhausted, Streak: 2}},
 		{"cancelled", nil, Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled}, Decision{Reason: StopCanceled, Streak: 1}},
-		{"side effects", func(p *Policy) { p.SideEffects = true }, ClassifyHTTPStatus(503, ""), Decision{Reason: StopOutcomeUnknown, Streak: 2}},
-		{"side effects, never sent", func(p *Policy) { p.SideEffects = true }, ClassifyHTTPStatus(425, ""), Decision{Reason: RetryAllowed, Wait: 100 * time.Millisecond, Streak: 2}},
+		{"side effects", func(p *Policy) { p.SideEffects = true }, ClassifyHTTP(503, nil), Decision{Reason: StopOutcomeUnknown, Streak: 2}},
+		{"side effects, never sent", func(p *Policy) { p.SideEffects = true }, ClassifyHTTP(425, nil), Decision{Reason: RetryAllowed, Wait: 100 * time.Millisecond, Streak: 2}},
 		{"a negative wait counts as none", nil, Verdict{Outcome: OutcomeFailure, Retryable: true, RetryAfter: -time.Hour}, Decision{Reason: RetryAllowed, Wait: 100 * time.Millisecond, Streak: 2}},
 	} {
 		r := NewRegistry()
@@ -101,7 +107,7 @@ func TestNextForWhatIsNoPlainStatus(t *testing.T) {
 
 func TestNextSpendsTheBudgetAndASuccessGivesATenthBack(t *testing.T) {
 	g := guardOn(t, patient(t), func(c *GuardConfig) { c.Default.MaxAttempts, c.Default.RetryBudget = 9, 2 })
-	next := func(status int) StopReason { return g.Next("a", 1, ClassifyHTTPStatus(status, "")).Reason }
+	next := func(status int) StopReason { return g.Next("a", 1, ClassifyHTTP(status, nil)).Reason }
 	assert.Equal(t, RetryAllowed, next(503))
 	assert.Equal(t, RetryAllowed, next(503))
 	assert.Equal(t, StopRetryBudgetExhausted, next(503))
@@ -118,7 +124,7 @@ func TestNextSaysThatAnOperatorHasIsolatedTheTool(t *testing.T) {
 	g := guardOn(t, r, nil)
 	failTimes(r, "a", 1)
 	r.Isolate("a")
-	d := g.Next("a", 1, ClassifyHTTPStatus(503, ""))
+	d := g.Next("a", 1, ClassifyHTTP(503, nil))
 	assert.Equal(t, StopIsolated, d.Reason, "it used to say circuit_open")
 	assert.Equal(t, 30*time.Second, d.Wait)
 }
@@ -126,14 +132,14 @@ func TestNextSaysThatAnOperatorHasIsolatedTheTool(t *testing.T) {
 func TestNextKeepsNothingWithoutARegistry(t *testing.T) {
 	for name, g := range map[string]*Guard{"nil": nil, "zero": {}} {
 		assert.Equal(t, Decision{}, g.Next("a", 1, Verdict{}), name)
-		assert.Equal(t, Decision{Reason: StopRetryExhausted}, g.Next("a", 1, ClassifyHTTPStatus(503, "")), name)
+		assert.Equal(t, Decision{Reason: StopRetryExhausted}, g.Next("a", 1, ClassifyHTTP(503, nil)), name)
 	}
 	g := guardOn(t, nil, nil)
-	assert.Equal(t, RetryAllowed, g.Next("a", 1, ClassifyHTTPStatus(503, "")).Reason)
-	assert.Equal(t, StopRetryExhausted, g.Next("a", 2, ClassifyHTTPStatus(503, "")).Reason)
+	assert.Equal(t, RetryAllowed, g.Next("a", 1, ClassifyHTTP(503, nil)).Reason)
+	assert.Equal(t, StopRetryExhausted, g.Next("a", 2, ClassifyHTTP(503, nil)).Reason)
 
 	unknown := registryWith(t, func(c *Config) { c.RegisteredOnly = true })
-	assert.Equal(t, StopNonRetryable, guardOn(t, unknown, nil).Next("made_up", 1, ClassifyHTTPStatus(404, "")).Reason)
+	assert.Equal(t, StopNonRetryable, guardOn(t, unknown, nil).Next("made_up", 1, ClassifyHTTP(404, nil)).Reason)
 	assert.Zero(t, unknown.Len())
 }
 
@@ -176,7 +182,7 @@ func TestALoopOverNextEndsAsACallDoes(t *testing.T) {
 						runs++
 						v := Verdict{}
 						if runs <= failures {
-							v = ClassifyHTTPStatus(503, "")
+							v = ClassifyHTTP(503, nil)
 						}
 						d := g.Next("a", runs, v)
 						reason = d.Reason

@@ -18,8 +18,8 @@ import (
 
 // vendorError says what happened in a way that nobody can guess.
 type vendorError struct {
-	HTTP int
-	Wait string
+	HTTP   int
+	Header http.Header
 }
 
 func (e *vendorError) Error() string { return fmt.Sprint("vendor: ", e.HTTP) }
@@ -37,7 +37,7 @@ type mcpResult struct {
 // README sdk
 func classifier() toolhealth.Classifier { // for Gate.Classify
 	return toolhealth.ErrorRules{Own: []toolhealth.Rule{
-		toolhealth.For(func(e *vendorError) toolhealth.Verdict { return toolhealth.ClassifyHTTPStatus(e.HTTP, e.Wait) }),
+		toolhealth.For(func(e *vendorError) toolhealth.Verdict { return toolhealth.ClassifyHTTP(e.HTTP, e.Header) }),
 		toolhealth.Neutral(toolhealth.KindDenied, func(err error) bool { return errors.Is(err, errNeedsApproval) }),
 	}}.Classify
 }
@@ -94,7 +94,7 @@ func Example_sdkErrors() {
 	show("anthropic", toolhealth.Classify(ctx, &anthropicError{StatusCode: 529}))
 	show("googleapi", toolhealth.Classify(ctx, fmt.Errorf("sheets: %w", &googleError{Code: 403})))
 	show("vendor, no rule", toolhealth.Classify(ctx, &vendorError{HTTP: 503}))
-	show("vendor, with it", classifier()(ctx, &vendorError{HTTP: 503, Wait: "7"}))
+	show("vendor, with it", classifier()(ctx, &vendorError{HTTP: 503, Header: http.Header{"Retry-After": {"7"}}}))
 	show("approval", classifier()(ctx, fmt.Errorf("pay: %w", errNeedsApproval)))
 	// Output:
 	// openai throttled rate_limited true 20s

@@ -43,7 +43,7 @@ func with(v Verdict, wait time.Duration, retry bool) Verdict {
 }
 
 func TestTheShortestWaitMakesA429AThrottle(t *testing.T) {
-	assert.Equal(t, Verdict{Outcome: OutcomeThrottled, Kind: KindRateLimited, Retryable: true, RetryAfter: 1}, httpVerdict(429, "", 1))
+	assert.Equal(t, Verdict{Outcome: OutcomeThrottled, Kind: KindRateLimited, Retryable: true, RetryAfter: 1}, ClassifyHTTP(429, map[string][]string{"Retry-After": {"0.000000001"}}))
 }
 
 func TestOnlyATimeoutIsExcusedByADeadlineThatWasTooShort(t *testing.T) {

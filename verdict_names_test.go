@@ -4,9 +4,10 @@ import "github.com/toolhealth/toolhealth/internal/errfacts"
 
 // Names for verdicts that many tests use.
 var (
+	vTimeout     = verdicts[errfacts.TimedOut]
 	vFailed      = verdicts[errfacts.Failed]
 	vRetry       = verdicts[errfacts.Unavailable]
-	vUnreachable = verdicts[errfacts.Unreachable]
+	vUnreachable = Verdict{Outcome: OutcomeFailure, Kind: KindConnection, Retryable: true, NotSent: true}
 	vInvalid     = verdicts[errfacts.Invalid]
 	vNotFound    = verdicts[errfacts.NotFound]
 	vCollided    = verdicts[errfacts.Collided]

@@ -154,19 +154,6 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// statusError is a tool's answer that is not 200.
-type statusError struct {
-	code       int
-	retryAfter string
-}
-
-func (e *statusError) Error() string { return "status " + strconv.Itoa(e.code) }
-
-// ToolVerdict tells toolhealth whose fault it is.
-func (e *statusError) ToolVerdict() toolhealth.Verdict {
-	return toolhealth.ClassifyHTTPStatus(e.code, e.retryAfter)
-}
-
 // post is one request to a tool.
 func post(ctx context.Context, client *http.Client, address, arguments string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(arguments))
@@ -179,8 +166,8 @@ func post(ctx context.Context, client *http.Client, address, arguments string) (
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	if resp.StatusCode != http.StatusOK {
-		return "", &statusError{resp.StatusCode, resp.Header.Get("Retry-After")}
+	if bad := toolhealth.CheckStatus(resp.StatusCode, resp.Header); bad != nil {
+		return "", bad
 	}
 	return string(body), err
 }

@@ -3,6 +3,7 @@ package errfacts
 import (
 	"reflect"
 	"strings"
+	"time"
 )
 
 // Meaning is what a fact says, in the words that all codes have in common. The
@@ -37,7 +38,20 @@ const (
 	OutOfResources                   // this host has no resources left
 	Pending                          // a person has yet to answer
 	Refused                          // another circuit breaker refused
+	Gone                             // the service does not offer this any more, or never did
+	Unchanged                        // what the caller has is still right: no failure
 )
+
+// unsent reports whether the fact implies that the request was surely not sent.
+func (f Fact) unsent() bool {
+	switch f.Class {
+	case NameNotFound, Dial, NameFailed, TLS, BadRequestURL, RefusedStream, BadConn, NotExecutable, OpenBreaker:
+		return true
+	case HTTP:
+		return f.Code == 425 // too early
+	}
+	return false
+}
 
 // Meaning returns what the fact says. Texts, waits and other remarks of the error
 // do not change it.
@@ -49,28 +63,32 @@ func (f Fact) Meaning() Meaning {
 		}
 		return Unreachable
 	case HTTP:
-		return httpMeaning(f.Code, f.Name)
+		return httpMeaning(f.Code)
+	case Coded:
+		return Meaning(f.Code)
 	case GRPC:
 		return grpcMeanings[f.Code]
 	case JSONRPC:
-		return lookUp(rpcMeanings, f.Code, Failed)
+		if m, ok := rpcMeanings[f.Code]; ok {
+			return m
+		}
+		return Failed
 	case SQLState:
-		return lookUp(sqlMeanings, f.Name, lookUp(sqlMeanings, f.Name[:2], Unknown))
+		if m, ok := sqlMeanings[f.Name]; ok {
+			return m
+		}
+		return sqlMeanings[f.Name[:2]]
 	case MySQL:
-		return lookUp(mysqlMeanings, f.Code, Unknown)
+		return mysqlMeanings[f.Code]
 	case Redis:
-		return lookUp(redisMeanings, f.Name, Invalid)
+		if m, ok := redisMeanings[f.Name]; ok {
+			return m
+		}
+		return Invalid
 	case Exit:
 		return exitMeaning(f.Code)
 	}
 	return classMeanings[f.Class]
-}
-
-func lookUp[K comparable](table map[K]Meaning, key K, otherwise Meaning) Meaning {
-	if m, ok := table[key]; ok {
-		return m
-	}
-	return otherwise
 }
 
 // classMeanings are those of the classes that have no codes.
@@ -81,7 +99,6 @@ var classMeanings = [...]Meaning{
 	TLSAlert:      CutHandshake,
 	BadRequestURL: Misaddressed,
 	Timeout:       TimedOut,
-	Throttled:     Limited,
 	NoRows:        NotFound,
 	RefusedStream: Unreachable,
 	Stream:        Cut,
@@ -97,22 +114,25 @@ var classMeanings = [...]Meaning{
 	Nonsense:      Unagreed,
 }
 
-// httpMeaning is the meaning of a status. name is the provider's own code.
-func httpMeaning(status int, name string) Meaning {
+// httpMeaning is the meaning of a status.
+func httpMeaning(status int) Meaning {
 	switch status {
+	case 304:
+		return Unchanged
+	case 402: // payment required
+		return QuotaExhausted
 	case 408:
 		return TimedOut
 	case 425: // too early
 		return NotTakenUp
 	case 429:
-		if name == "insufficient_quota" || strings.Contains(name, "spend_limit") {
-			return QuotaExhausted
-		}
 		return Limited
 	case 401, 403, 407:
 		return Denied
-	case 404, 410:
+	case 404:
 		return NotFound
+	case 410:
+		return Gone
 	case 409:
 		return Conflict
 	case 501, 505:
@@ -132,25 +152,31 @@ func httpMeaning(status int, name string) Meaning {
 // grpcMeanings are indexed by the gRPC code.
 var grpcMeanings = [17]Meaning{
 	1: CanceledInside, 2: Failed, 3: Invalid, 4: TimedOut, 5: NotFound, 6: Conflict, 7: Denied, 8: Limited,
-	9: Conflict, 10: Collided, 11: Invalid, 12: Invalid, 13: Failed, 14: Unavailable, 15: Failed, 16: Denied,
+	9: Conflict, 10: Collided, 11: Invalid, 12: Gone, 13: Failed, 14: Unavailable, 15: Failed, 16: Denied,
 }
 
 // rpcMeanings are the codes of JSON-RPC and MCP; others in the range are Failed.
 var rpcMeanings = map[int]Meaning{
-	-32700: Invalid, -32600: Invalid, -32601: NotFound, -32602: Invalid, -32603: Unavailable,
+	-32700: Invalid, -32600: Invalid, -32601: Gone, -32602: Invalid, -32603: Unavailable,
 	-32000: Cut, -32001: TimedOut, -32002: NotFound, -32003: Cut, -32004: Cut, -32005: Unavailable,
 	-32020: Unagreed, -32021: Unagreed, -32022: Unagreed,
-	-32029: Limited, -32042: Pending, -32800: CanceledInside,
-	32600: Cut, // "Session terminated" of the Python servers, with this sign
+	-32029: Limited, 429: Limited, -32042: Pending, -32800: CanceledInside,
+	sessionLost: Cut,
 }
 
-// sqlMeanings are SQLSTATEs and their classes, the first two characters.
+// sessionLost is the code by which the Python servers say "Session terminated", with
+// this sign. All other ways to say it are taken for this one.
+const sessionLost = 32600
+
+// sqlMeanings are SQLSTATEs and their classes, the first two characters; others are
+// Unknown.
 var sqlMeanings = map[string]Meaning{
 	"40001": Collided, "40P01": Collided, "55P03": Collided,
 	"08": Cut, "57P01": Cut, "57P02": Cut, "57P03": Cut, "53": Unavailable, "57014": StatementTimedOut,
 	"22": Invalid, "23": Invalid, "42": Invalid, "28": Denied, "25006": Failed, "XX": Failed, "58": Failed,
 }
 
+// mysqlMeanings are error numbers; others are Unknown.
 var mysqlMeanings = map[int]Meaning{
 	1205: Collided, 1213: Collided, 1040: Unavailable, 1203: Unavailable,
 	1044: Denied, 1045: Denied, 1142: Denied, 1290: Failed,
@@ -164,10 +190,12 @@ var redisMeanings = map[string]Meaning{
 	"READONLY": Unavailable, "MAXCLIENTS": Unavailable, "OOM": Failed, "NOAUTH": Denied, "NOPERM": Denied,
 }
 
-// exitMeaning is the meaning of an exit code: 126 and 127 are the shell's own, and
-// what is above or below 1 to 125 tells of a signal.
+// exitMeaning is the meaning of an exit code: 124 is what timeout(1) ends with, 126
+// and 127 are the shell's own, and what is above or below 1 to 125 tells of a signal.
 func exitMeaning(code int) Meaning {
 	switch {
+	case code == 124:
+		return TimedOut
 	case code == 126 || code == 127:
 		return NoCommand
 	case code >= 1 && code <= 125:
@@ -176,31 +204,158 @@ func exitMeaning(code int) Meaning {
 	return Unknown
 }
 
-// statusMethods are the methods that tell a status or code.
-func (s *shape) statusMethods(node error, t reflect.Type, name func(error) string) {
-	can(&s.facts, t, func(e interface{ ErrorCode() string }) Fact {
-		if throttles[e.ErrorCode()] {
-			return Fact{Class: Throttled}
+// codes are the providers' own codes that say more than the status beside them:
+// those of AWS, Google, OpenAI, Anthropic, Azure and others, as they write them.
+var codes = map[string]Meaning{
+	// AWS: with statuses of all kinds, 400 among them.
+	"Throttling": Limited, "ThrottlingException": Limited, "ThrottledException": Limited,
+	"RequestThrottled": Limited, "RequestThrottledException": Limited, "TooManyRequestsException": Limited,
+	"ProvisionedThroughputExceededException": Limited, "TransactionInProgressException": Limited,
+	"RequestLimitExceeded": Limited, "BandwidthLimitExceeded": Limited, "LimitExceededException": Limited,
+	"SlowDown": Limited, "PriorRequestNotComplete": Limited, "EC2ThrottledException": Limited,
+	"RequestTimeout": TimedOut, "RequestTimeoutException": TimedOut,
+	"ServiceQuotaExceededException": QuotaExhausted,
+	"EntityTooLarge":                Invalid, "RequestEntityTooLarge": Invalid,
+	// Google.
+	"rateLimitExceeded": Limited, "userRateLimitExceeded": Limited, "RATE_LIMIT_EXCEEDED": Limited,
+	"quotaExceeded": QuotaExhausted, "dailyLimitExceeded": QuotaExhausted, "billingNotEnabled": QuotaExhausted,
+	"BILLING_DISABLED": QuotaExhausted, "API_KEY_INVALID": Denied,
+	// OpenAI and what copies its form.
+	"rate_limit_exceeded": Limited, "insufficient_quota": QuotaExhausted, "quota_exceeded": QuotaExhausted,
+	"billing_hard_limit_reached": QuotaExhausted, "billing_not_active": QuotaExhausted,
+	"insufficient_credits": QuotaExhausted, "payment_required": QuotaExhausted,
+	"context_length_exceeded": Invalid, "string_above_max_length": Invalid,
+	// Anthropic.
+	"rate_limit_error": Limited, "billing_error": QuotaExhausted, "timeout_error": TimedOut, "request_too_large": Invalid,
+	// Azure.
+	"TooManyRequests": Limited, "OperationTimedOut": TimedOut, "RequestBodyTooLarge": Invalid,
+	// Others: Linear, Slack, Discord.
+	"RATELIMITED": Limited, "ratelimited": Limited, "rate_limited": Limited, "too_many_requests": Limited,
+}
+
+// ofCode returns the meaning of a provider's own code, Unknown if it says no more
+// than the status beside it.
+func ofCode(code string) Meaning {
+	if code == "" {
+		return Unknown
+	}
+	if m, ok := codes[code]; ok {
+		return m
+	}
+	if strings.HasSuffix(code, "_spend_limit_reached") {
+		return QuotaExhausted
+	}
+	return Unknown
+}
+
+// bareCodes are codes that count where no status is beside them: in streams of
+// events, after the status was sent, and where an SDK has nothing else. A stream that
+// fails half-way is not begun again by itself.
+var bareCodes = map[string]Fact{
+	"server_error": failedNow, "api_error": failedNow, "overloaded_error": failedNow,
+	"invalid_request_error": {Class: HTTP, Code: 400}, "not_found_error": {Class: HTTP, Code: 404},
+	"authentication_error": {Class: HTTP, Code: 401}, "permission_error": {Class: HTTP, Code: 403},
+	"invalid_api_key": {Class: HTTP, Code: 401},
+	// The names that Google gives the codes of gRPC.
+	"CANCELLED": {Class: GRPC, Code: 1}, "UNKNOWN": {Class: GRPC, Code: 2}, "INVALID_ARGUMENT": {Class: GRPC, Code: 3},
+	"DEADLINE_EXCEEDED": {Class: GRPC, Code: 4}, "NOT_FOUND": {Class: GRPC, Code: 5}, "ALREADY_EXISTS": {Class: GRPC, Code: 6},
+	"PERMISSION_DENIED": {Class: GRPC, Code: 7}, "RESOURCE_EXHAUSTED": {Class: GRPC, Code: 8},
+	"FAILED_PRECONDITION": {Class: GRPC, Code: 9}, "ABORTED": {Class: GRPC, Code: 10}, "OUT_OF_RANGE": {Class: GRPC, Code: 11},
+	"UNIMPLEMENTED": {Class: GRPC, Code: 12}, "INTERNAL": {Class: GRPC, Code: 13}, "INTERNAL_SERVER_ERROR": {Class: GRPC, Code: 13},
+	"UNAVAILABLE": {Class: GRPC, Code: 14}, "DATA_LOSS": {Class: GRPC, Code: 15}, "UNAUTHENTICATED": {Class: GRPC, Code: 16},
+}
+
+// codeFields finds the fields and methods that hold a provider's own code.
+func (s *shape) codeFields(t reflect.Type) {
+	for _, name := range [...]string{"Code", "Type", "Reason", "Status"} {
+		p, typ := findPath(t, name)
+		if p == nil || typ.Kind() != reflect.String && typ.Kind() != reflect.Interface {
+			continue
 		}
+		s.codes = append(s.codes, at(p, func(v reflect.Value, _ error) string {
+			if v.Kind() == reflect.Interface {
+				v = v.Elem()
+			}
+			if v.Kind() != reflect.String {
+				return ""
+			}
+			return v.String()
+		}))
+	}
+	if p, typ := findPath(t, "Details"); p != nil && typ == reflect.TypeFor[[]map[string]any]() { // genai: ErrorInfo
+		s.codes = append(s.codes, at(p, func(v reflect.Value, _ error) string {
+			for _, d := range v.Interface().([]map[string]any) {
+				if reason, ok := d["reason"].(string); ok {
+					return reason
+				}
+			}
+			return ""
+		}))
+	}
+	switch m, ok := t.MethodByName("ErrorCode"); {
+	case !ok || !isGetter(m.Type):
+	case m.Type.Out(0) == reflect.TypeFor[string](): // smithy
+		ask := func(node error) string { return node.(interface{ ErrorCode() string }).ErrorCode() }
+		s.codes = append(s.codes, func(node error) string { return try(ask, node) }) // a panic must not hide the status
+	case m.Type.Out(0).Kind() == reflect.String: // anthropic-sdk-go
+		ask := func(node error) string { return call(m, reflect.ValueOf(node)).String() }
+		s.codes = append(s.codes, func(node error) string { return try(ask, node) })
+	}
+}
+
+// codeSaysMore reports whether a provider's own code may say more than this status.
+func codeSaysMore(status int) bool {
+	return status == 400 || status == 402 || status == 403 || status == 429
+}
+
+// status is the fact of a status of 300 to 599, or of the code beside it.
+func (s *shape) status(status int, node error) Fact {
+	switch {
+	case status < 300 || status > 599:
 		return Fact{}
-	})
+	case codeSaysMore(status):
+		for _, ask := range s.codes {
+			if m := ofCode(ask(node)); m != Unknown {
+				return Fact{Class: Coded, Code: int(m)}
+			}
+		}
+	}
+	return Fact{Class: HTTP, Code: status}
+}
+
+// bareCode is the fact of a code without a status.
+func (s *shape) bareCode(node error) Fact {
+	for _, ask := range s.codes {
+		code := ask(node)
+		if m := ofCode(code); m != Unknown {
+			return Fact{Class: Coded, Code: int(m)}
+		}
+		if f := bareCodes[code]; f.Class != None {
+			return f
+		}
+	}
+	return Fact{}
+}
+
+// statusMethods are the methods that tell a status or code.
+func (s *shape) statusMethods(t reflect.Type) {
 	can(&s.facts, t, func(e interface {
 		error
 		HTTPStatusCode() int
 	}) Fact {
-		return httpFact(e.HTTPStatusCode(), e, name)
+		return s.status(e.HTTPStatusCode(), e)
 	})
 	can(&s.facts, t, func(e interface {
 		error
 		HTTPCode() int
 	}) Fact {
-		return httpFact(e.HTTPCode(), e, name)
+		return s.status(e.HTTPCode(), e)
 	})
 	can(&s.facts, t, func(e interface {
 		error
 		StatusCode() int
 	}) Fact {
-		return httpFact(e.StatusCode(), e, name)
+		return s.status(e.StatusCode(), e)
 	})
 	can(&s.facts, t, func(e interface{ SQLState() string }) Fact {
 		if state := e.SQLState(); len(state) == 5 {
@@ -208,75 +363,88 @@ func (s *shape) statusMethods(node error, t reflect.Type, name func(error) strin
 		}
 		return Fact{}
 	})
-	v := reflect.ValueOf(node)
-	if m := v.MethodByName("GRPCStatus"); isGetter(m) && m.Type().Out(0).Kind() == reflect.Pointer &&
-		returnsCode(reflect.Zero(m.Type().Out(0)).MethodByName("Code")) {
-		s.facts = append(s.facts, func(node error) Fact {
-			status := reflect.ValueOf(node).MethodByName("GRPCStatus").Call(nil)[0]
-			return grpcFact(status.MethodByName("Code"))
-		})
+	s.grpcMethods(t)
+}
+
+// grpcMethods are those of gRPC, GRPCStatus() *status.Status, and of connect,
+// Code() connect.Code. Method names are constants and Value.Method is not used: so
+// the linker can still leave out methods that a program does not use.
+func (s *shape) grpcMethods(t reflect.Type) {
+	if get, ok := t.MethodByName("GRPCStatus"); ok && isGetter(get.Type) && get.Type.Out(0).Kind() == reflect.Pointer {
+		status := get.Type.Out(0)
+		if code, ok := status.MethodByName("Code"); ok && returnsCode(code.Type) {
+			s.facts = append(s.facts, func(node error) Fact { return grpcFact(call(code, call(get, reflect.ValueOf(node)))) })
+		}
+		if details, ok := status.MethodByName("Details"); ok && isGetter(details.Type) && details.Type.Out(0) == reflect.TypeFor[[]any]() {
+			s.details = append(s.details, func(node error) time.Duration {
+				return ofDetails(call(details, call(get, reflect.ValueOf(node))))
+			})
+		}
 	}
-	if returnsCode(v.MethodByName("Code")) {
-		s.facts = append(s.facts, func(node error) Fact { return grpcFact(reflect.ValueOf(node).MethodByName("Code")) })
+	if code, ok := t.MethodByName("Code"); ok && returnsCode(code.Type) {
+		s.facts = append(s.facts, func(node error) Fact { return grpcFact(call(code, reflect.ValueOf(node))) })
 	}
 }
 
-func isGetter(m reflect.Value) bool {
-	return m.IsValid() && m.Type().NumIn() == 0 && m.Type().NumOut() == 1
+func call(m reflect.Method, receiver reflect.Value) reflect.Value {
+	return m.Func.Call([]reflect.Value{receiver})[0]
 }
 
-// returnsCode reports whether a method is func() Code, as gRPC and connect have
-// it: their number types have this name in common.
-func returnsCode(m reflect.Value) bool {
-	return isGetter(m) && m.Type().Out(0).Kind() == reflect.Uint32 && m.Type().Out(0).Name() == "Code"
+// isGetter reports whether a method, whose first argument is its receiver, takes
+// nothing and returns one value.
+func isGetter(m reflect.Type) bool { return m.NumIn() == 1 && m.NumOut() == 1 }
+
+// returnsCode reports whether a method is func() Code, as gRPC and connect have it:
+// their number types have this name in common.
+func returnsCode(m reflect.Type) bool {
+	return isGetter(m) && m.Out(0).Kind() == reflect.Uint32 && m.Out(0).Name() == "Code"
 }
 
 func grpcFact(code reflect.Value) Fact {
-	if c := code.Call(nil)[0].Uint(); c > 0 && c <= 16 {
+	if c := code.Uint(); c > 0 && c <= 16 {
 		return Fact{Class: GRPC, Code: int(c)}
 	}
 	return Fact{}
 }
 
-// throttles are the codes by which AWS services say: too fast. They come with
-// statuses of all kinds, 400 among them.
-var throttles = map[string]bool{
-	"Throttling": true, "ThrottlingException": true, "ThrottledException": true,
-	"RequestThrottled": true, "RequestThrottledException": true, "TooManyRequestsException": true,
-	"ProvisionedThroughputExceededException": true, "TransactionInProgressException": true,
-	"RequestLimitExceeded": true, "BandwidthLimitExceeded": true, "LimitExceededException": true,
-	"SlowDown": true, "PriorRequestNotComplete": true, "EC2ThrottledException": true,
+// statusFields are the few names under which well-known SDKs keep a status or code.
+func (s *shape) statusFields(t reflect.Type) {
+	status := func(names ...string) {
+		if p, typ := findPath(t, names...); p != nil && isInt(typ) {
+			s.facts = append(s.facts, at(p, func(v reflect.Value, node error) Fact {
+				return s.status(int(v.Int()), node)
+			}))
+		}
+	}
+	status("StatusCode")
+	status("HTTPStatusCode")
+	status("HTTPCode") // genkit
+	if p, typ := findPath(t, "Code"); p != nil && isInt(typ) {
+		s.facts = append(s.facts, at(p, func(v reflect.Value, node error) Fact {
+			switch code := v.Int(); {
+			case code >= -32800 && code <= -32000, code == sessionLost: // the reserved codes and cancelled
+				return Fact{Class: JSONRPC, Code: int(code)}
+			case typ.Kind() == reflect.Int:
+				return s.status(int(code), node)
+			case typ.Kind() == reflect.Int64 && code == 429: // of a gateway
+				return Fact{Class: JSONRPC, Code: 429}
+			}
+			return Fact{}
+		}))
+	}
+	status("ErrStatus", "Code") // k8s
+	status("Response", "StatusCode")
+	if p, typ := findPath(t, "Number"); p != nil && typ.Kind() == reflect.Uint16 {
+		s.facts = append(s.facts, at(p, func(v reflect.Value, _ error) Fact {
+			if number := int(v.Uint()); number >= 1000 { // as all errors of MySQL are
+				return Fact{Class: MySQL, Code: number}
+			}
+			return Fact{}
+		}))
+	}
+	if len(s.codes) > 0 {
+		s.facts = append(s.facts, s.bareCode)
+	}
 }
 
-// httpFact is a status of 300 to 599.
-func httpFact(status int, node error, name func(error) string) Fact {
-	if status < 300 || status > 599 {
-		return Fact{}
-	}
-	f := Fact{Class: HTTP, Code: status}
-	if status == 429 && name != nil {
-		f.Name = try(name, node)
-	}
-	return f
-}
-
-// ownCode returns how to ask for the provider's own code: with a status of 429
-// it tells a full pipe from an empty purse. nil if the type has none.
-func ownCode(node error, t reflect.Type) func(error) string {
-	if m := reflect.ValueOf(node).MethodByName("ErrorCode"); isGetter(m) && m.Type().Out(0).Kind() == reflect.String {
-		return func(node error) string { return reflect.ValueOf(node).MethodByName("ErrorCode").Call(nil)[0].String() }
-	}
-	p, typ := findPath(t, "Code")
-	if p == nil || typ.Kind() != reflect.String && typ.Kind() != reflect.Interface {
-		return nil
-	}
-	return at(p, func(v reflect.Value, _ error) string {
-		if v.Kind() == reflect.Interface {
-			v = v.Elem()
-		}
-		if v.Kind() != reflect.String {
-			return ""
-		}
-		return v.String()
-	})
-}
+func isInt(t reflect.Type) bool { return t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64 }

@@ -1,6 +1,11 @@
 package toolhealth
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,18 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func newBreaker(t testing.TB, change func(*BreakerConfig)) *Breaker {
-	t.Helper()
-	c := DefaultBreakerConfig()
-	if change != nil {
-		change(&c)
-	}
-	b, err := NewBreaker(c)
-	require.NoError(t, err)
-	return b
-}
-
-func TestABreakerAloneGoesThroughItsStates(t *testing.T) {
+func TestBreaker_GoesThroughItsStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, nil)
 		start := time.Now()
@@ -48,9 +42,9 @@ func TestABreakerAloneGoesThroughItsStates(t *testing.T) {
 		time.Sleep(30*time.Second - 1)
 		assert.False(t, b.AllowRequest())
 		assert.Equal(t, time.Duration(1), b.RetryAfter())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		assert.True(t, b.Available())
-		assert.True(t, b.Available(), "asking takes nothing")
+		assert.True(t, b.Available(), "Available takes no probe")
 		assert.True(t, b.AllowRequest())
 		assert.Equal(t, StateHalfOpen, b.State())
 		assert.False(t, b.AllowRequest())
@@ -58,7 +52,7 @@ func TestABreakerAloneGoesThroughItsStates(t *testing.T) {
 		assert.Equal(t, time.Minute, b.RetryAfter())
 		time.Sleep(30 * time.Second)
 		assert.Equal(t, StateOpen, b.State(), "the lease has run out")
-		assert.Len(t, events, 2, "which nobody has noticed yet")
+		assert.Len(t, events, 2, "no call has found the expired lease yet")
 		assert.False(t, b.AllowRequest())
 		assert.Len(t, events, 3)
 		time.Sleep(30 * time.Second)
@@ -86,7 +80,7 @@ func TestABreakerAloneGoesThroughItsStates(t *testing.T) {
 		assert.Equal(t, StateOpen, b.State())
 		b.Reset()
 		assert.True(t, b.AllowRequest())
-		assert.Len(t, events, 7, "nobody listens any more")
+		assert.Len(t, events, 7, "the hook has been stopped")
 		fail(2)
 		b.Reset()
 		fail(2)
@@ -94,7 +88,7 @@ func TestABreakerAloneGoesThroughItsStates(t *testing.T) {
 	})
 }
 
-func TestASuccessEndsAStreakOfOne(t *testing.T) {
+func TestBreaker_SuccessEndsStreakOfOne(t *testing.T) {
 	b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold = 2 })
 	b.RecordFailure(KindTimeout)
 	b.RecordSuccess(0)
@@ -102,7 +96,7 @@ func TestASuccessEndsAStreakOfOne(t *testing.T) {
 	assert.True(t, b.Available())
 }
 
-func TestAnEventThatChangesNothingStoresNothing(t *testing.T) {
+func TestBreaker_EventThatChangesNothingStoresNothing(t *testing.T) {
 	b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold = 1 })
 	b.RecordFailure(KindTimeout)
 	before := b.load()
@@ -111,7 +105,7 @@ func TestAnEventThatChangesNothingStoresNothing(t *testing.T) {
 	assert.Same(t, before, b.load())
 }
 
-func TestABreakerAloneCountsSlowSuccesses(t *testing.T) {
+func TestBreaker_SlowSuccessIsFailure(t *testing.T) {
 	b := newBreaker(t, func(c *BreakerConfig) { c.SlowCallDuration, c.FailureThreshold = time.Second, 1 })
 	b.RecordSuccess(time.Second)
 	assert.True(t, b.Available())
@@ -119,7 +113,7 @@ func TestABreakerAloneCountsSlowSuccesses(t *testing.T) {
 	assert.False(t, b.Available())
 }
 
-func TestABreakerAloneHasNoStatisticsAndSoNoTripScore(t *testing.T) {
+func TestBreaker_HasNoTripScore(t *testing.T) {
 	b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold, c.TripScore, c.TripMinCalls = 100, 1, 0 })
 	for range 99 {
 		b.RecordFailure(KindTimeout)
@@ -127,7 +121,7 @@ func TestABreakerAloneHasNoStatisticsAndSoNoTripScore(t *testing.T) {
 	assert.True(t, b.AllowRequest())
 }
 
-func TestANilOrZeroBreakerAdmitsAllAndKeepsNothing(t *testing.T) {
+func TestBreaker_NilAndZeroAdmitAll(t *testing.T) {
 	for _, b := range []*Breaker{nil, {}} {
 		for range 5 {
 			b.RecordFailure(KindTimeout)
@@ -146,8 +140,8 @@ func TestANilOrZeroBreakerAdmitsAllAndKeepsNothing(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// The jitter is drawn anew each time and stays within its bounds.
-func TestJitterSpreadsCooldowns(t *testing.T) {
+// Each cooldown has its own jitter, within the bounds.
+func TestBreaker_JitterSpreadsCooldowns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold, c.RecoveryJitter = 1, 0.5 })
 		seen := map[time.Duration]bool{}
@@ -165,7 +159,255 @@ func TestJitterSpreadsCooldowns(t *testing.T) {
 	})
 }
 
-func TestTimeBeforeTheBaseIsTheBase(t *testing.T) {
+func TestSince_TimeBeforeBaseIsZero(t *testing.T) {
 	assert.Equal(t, int64(0), since(time.Now().Add(time.Hour)))
 	assert.Greater(t, since(time.Now().Add(-time.Hour)), int64(time.Hour-1))
+}
+
+// chain checks that the events of each tool follow each other, one at a time.
+type chain struct {
+	t      testing.TB
+	mu     sync.Mutex
+	last   map[string]Transition
+	inside map[string]bool
+	count  int
+}
+
+func watchChain(t testing.TB, r *Registry) *chain {
+	c := &chain{t: t, last: map[string]Transition{}, inside: map[string]bool{}}
+	r.OnTransition(func(e Transition) {
+		c.enter(e)
+		runtime.Gosched()
+		c.mu.Lock()
+		c.inside[e.Tool] = false
+		c.mu.Unlock()
+	})
+	return c
+}
+
+func (c *chain) enter(e Transition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	assert.False(c.t, c.inside[e.Tool], "two events of %s at once", e.Tool)
+	c.inside[e.Tool] = true
+	before, ok := c.last[e.Tool]
+	if !ok {
+		before = Transition{To: StateClosed, Epoch: 1}
+	}
+	assert.Equal(c.t, before.To, e.From, "%+v after %+v", e, before)
+	assert.Equal(c.t, before.Epoch+1, e.Epoch, "%+v after %+v", e, before)
+	assert.False(c.t, e.When.Before(before.When), "%+v after %+v", e, before)
+	c.last[e.Tool] = e
+	c.count++
+}
+
+func TestOnTransition_EventsOfOneToolFormChain(t *testing.T) {
+	r := registryWith(t, func(c *Config) {
+		c.Breaker.FailureThreshold = 1
+		c.Breaker.RecoveryDuration, c.Breaker.ProbeTimeout = time.Nanosecond, time.Microsecond
+	})
+	c := watchChain(t, r)
+	g := &Gate{Registry: r}
+	var group sync.WaitGroup
+	for w := range 32 {
+		group.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(w)))
+			for range 100 {
+				tool := fmt.Sprint("t", random.IntN(3))
+				switch random.IntN(8) {
+				case 0:
+					r.Reset(tool)
+				case 1:
+					r.Isolate(tool)
+				case 2:
+					r.RecordFailure(tool, 0)
+				case 3:
+					r.RecordSuccess(tool, 0)
+				default:
+					permit, err := g.Allow(t.Context(), tool)
+					if err != nil {
+						continue
+					}
+					switch random.IntN(4) {
+					case 0:
+						permit.Done(t.Context(), nil)
+					case 1:
+						permit.Done(t.Context(), errBroken)
+					case 2:
+						permit.Release()
+					default:
+						permit.KeepAlive()
+						permit.Settle(Verdict{Outcome: OutcomeThrottled, RetryAfter: 1})
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+	assert.Greater(t, c.count, 300)
+	for tool, h := range r.All() {
+		last := c.last[tool]
+		// A lease that has run out since is not noticed yet.
+		expired := last.To == StateHalfOpen && h.State == StateOpen && h.Epoch == last.Epoch+1
+		if !expired {
+			assert.Equal(t, last.Epoch, h.Epoch, "every event was delivered: %s", tool)
+			assert.Equal(t, last.To, h.State, tool)
+		}
+		assert.Zero(t, h.InFlight, tool)
+	}
+}
+
+func TestOnTransition_NewStateIsVisibleAndNoLockIsHeld(t *testing.T) {
+	r := registryWith(t, func(c *Config) { c.MaxTools = 3 })
+	var log []string
+	var stop func()
+	stop = r.OnTransition(func(e Transition) {
+		h, ok := r.Health(e.Tool)
+		assert.True(t, ok)
+		assert.Equal(t, e.To, h.State)
+		assert.Equal(t, e.Epoch, h.Epoch)
+		log = append(log, fmt.Sprintf("in %s %d", e.Tool, e.Epoch))
+		if e.Epoch == 2 && e.Tool == "a" {
+			r.AllowRequest("b")
+			r.AllowRequest("c")
+			r.Isolate("a")
+			r.Isolate("c")
+			assert.NoError(t, r.Register("b"))
+			assert.NoError(t, r.SetConfig(r.Config()))
+			r.HealthSummary()
+			r.Remove("b")
+			r.OnTransition(func(e Transition) { log = append(log, fmt.Sprintf("second %s %d", e.Tool, e.Epoch)) })
+			stop()
+		}
+		log = append(log, fmt.Sprintf("out %s %d", e.Tool, e.Epoch))
+	})
+	failTimes(r, "a", 3)
+	assert.Equal(t, []string{
+		"in a 2", "in c 2", "out c 2", "out a 2", // c's events come at once,
+		"second a 3", // and a's wait until its first one has been delivered
+	}, log)
+}
+
+func TestOnTransition_PanicHarmsNeitherCallNorOtherHooks(t *testing.T) {
+	r := NewRegistry()
+	r.OnTransition(func(Transition) { panic("hook") })
+	events := recordEvents(r)
+	assert.NotPanics(t, func() { failTimes(r, "a", 3) })
+	r.Reset("a")
+	assert.Equal(t, []string{"closed>open failure_threshold 2", "open>closed reset 3"}, events.of("a"))
+	assert.Equal(t, uint64(2), r.HealthSummary().HookPanics)
+}
+
+func TestOnTransition_GoexitLosesNoEvent(t *testing.T) {
+	r := NewRegistry()
+	r.OnTransition(func(e Transition) {
+		if e.Epoch == 2 {
+			r.Isolate("a") // queued behind this one
+			runtime.Goexit()
+		}
+	})
+	events := recordEvents(r)
+	var group sync.WaitGroup
+	group.Go(func() {
+		failTimes(r, "a", 3)
+		t.Error("the goroutine goes on")
+	})
+	group.Wait()
+	assert.Equal(t, []string{"closed>open failure_threshold 2", "open>open isolated 3"}, events.of("a"))
+	r.Reset("a")
+	assert.Len(t, events.of("a"), 3, "the queue is not stuck")
+}
+
+// While one goroutine delivers, the others leave their events to it and go on.
+func TestOnTransition_SlowHookDelaysOnlyItsOwnTool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		var log []string
+		var mu sync.Mutex
+		r.OnTransition(func(e Transition) {
+			if e.Tool == "slow" && e.Epoch == 2 {
+				time.Sleep(time.Minute)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			log = append(log, fmt.Sprint(e.Tool, " ", e.Epoch))
+		})
+		start := time.Now()
+		done := make(chan struct{})
+		go func() {
+			failTimes(r, "slow", 3)
+			close(done)
+		}()
+		synctest.Wait()
+		r.Reset("slow")
+		r.Isolate("slow")
+		failTimes(r, "quick", 3)
+		assert.Equal(t, time.Duration(0), time.Since(start), "no caller waits for the slow hook")
+		mu.Lock()
+		assert.Equal(t, []string{"quick 2"}, log)
+		mu.Unlock()
+		<-done
+		assert.Equal(t, []string{"quick 2", "slow 2", "slow 3", "slow 4"}, log)
+	})
+}
+
+func TestOnTransition_NoEventAfterStopHasReturned(t *testing.T) {
+	r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 1 })
+	var over atomic.Bool
+	var group sync.WaitGroup
+	for w := range 4 {
+		group.Go(func() {
+			for !over.Load() {
+				r.RecordFailure(fmt.Sprint("t", w%2), 0)
+				r.Reset(fmt.Sprint("t", w%2))
+				runtime.Gosched() // on one processor the others wait for this one
+			}
+		})
+	}
+	for range 200 {
+		var stopped atomic.Bool
+		stop := r.OnTransition(func(Transition) {
+			runtime.Gosched()
+			assert.False(t, stopped.Load())
+		})
+		runtime.Gosched()
+		stop()
+		stopped.Store(true)
+	}
+	over.Store(true)
+	group.Wait()
+}
+
+func TestOnTransition_LeaseExpiredCarriesItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		start := time.Now()
+		failTimes(r, "a", 3)
+		time.Sleep(30 * time.Second)
+		var events []Transition
+		r.OnTransition(func(e Transition) { events = append(events, e) })
+		require.True(t, r.AllowRequest("a"))
+		time.Sleep(time.Hour)
+		r.Available("a")
+		r.HealthSummary()
+		assert.Len(t, events, 1, "reads cause no events")
+		require.True(t, r.AllowRequest("a"))
+		require.Len(t, events, 3)
+		assert.Equal(t, CauseLeaseExpired, events[1].Cause)
+		assert.True(t, events[1].When.Equal(start.Add(time.Minute)), "%v", events[1].When)
+		assert.Equal(t, CauseProbeAdmitted, events[2].Cause)
+		assert.True(t, events[2].When.Equal(start.Add(time.Hour+30*time.Second)))
+		assert.Equal(t, "a", events[2].Tool)
+	})
+}
+
+// Both find that there is no queue yet.
+func TestBreaker_FirstTwoTransitionsAtOnceAreBothDelivered(t *testing.T) {
+	for range 15_000 {
+		b := newBreaker(t, nil)
+		var epochs []uint64 // one goroutine at a time delivers
+		b.OnTransition(func(e Transition) { epochs = append(epochs, e.Epoch) })
+		atOnce(2, func(int) { b.Reset() })
+		require.Equal(t, []uint64{2, 3}, epochs)
+	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/toolhealth/toolhealth/internal/enum"
 	"github.com/toolhealth/toolhealth/internal/errfacts"
+	"github.com/toolhealth/toolhealth/internal/frame"
+	"github.com/toolhealth/toolhealth/internal/machine"
 )
 
 // Outcome is what the end of a call says about the tool. Its zero value is
@@ -19,11 +21,11 @@ type Outcome uint8
 // The outcomes. Their texts are "success", "failure", "rejected", "throttled"
 // and "neutral".
 const (
-	OutcomeSuccess   Outcome = iota // it worked
-	OutcomeFailure                  // it is the tool's fault: counts against it
-	OutcomeRejected                 // the tool answered, and refused this request: it is alive
-	OutcomeThrottled                // the tool asked to wait
-	OutcomeNeutral                  // no evidence: cancelled, never sent, denied by a policy
+	OutcomeSuccess   Outcome = Outcome(machine.Success)   // it worked
+	OutcomeFailure   Outcome = Outcome(machine.Failure)   // it is the tool's fault: counts against it
+	OutcomeRejected  Outcome = Outcome(machine.Rejected)  // the tool answered, and refused this request: it is alive
+	OutcomeThrottled Outcome = Outcome(machine.Throttled) // the tool asked to wait
+	OutcomeNeutral   Outcome = Outcome(machine.Neutral)   // no evidence: cancelled, never sent, denied by a policy
 )
 
 var outcomeTexts = []string{"success", "failure", "rejected", "throttled", "neutral"}
@@ -47,23 +49,23 @@ type Kind uint8
 // names in lower case, joined by underscores: "server_error".
 const (
 	KindNone           Kind = iota
-	KindTimeout             // no answer in time, or a success that was too slow
-	KindServerError         // the tool said that it failed, by 5xx and its like: its operator has to look
-	KindRateLimited         // the tool is called too often: call less, retries do not help
-	KindQuotaExhausted      // the account at the tool is used up: buy more, no wait mends it
-	KindConnection          // no connection, or one that broke
-	KindContract            // the answer is not in the agreed format: the tool has changed, a person has to look
-	KindPanic               // the tool function panicked
-	KindInvalidRequest      // the tool refused the arguments: show the model the tool's own answer
-	KindUnauthorized        // the tool refused the caller: renew the credentials
-	KindNotFound            // the tool does not have what was asked for
-	KindGone                // the tool no longer offers this, or never did: 410, an unknown method
-	KindConflict            // the tool's state does not allow it
-	KindCanceled            // the caller, or a context inside the tool, was canceled
-	KindNotDispatched       // the call never left this process, or was never taken up
-	KindDenied              // a person or a policy of the host said no, or has yet to say yes
-	KindRefused             // a breaker refused
-	KindUnknown             // an error of which nothing is known: add a rule, see ErrorRules
+	KindTimeout        Kind = Kind(machine.Timeout) // no answer in time, or a success that was too slow
+	KindServerError    Kind = iota                  // the tool said that it failed, by 5xx and its like: its operator has to look
+	KindRateLimited                                 // the tool is called too often: call less, retries do not help
+	KindQuotaExhausted                              // the account at the tool is used up: buy more, no wait mends it
+	KindConnection                                  // no connection, or one that broke
+	KindContract                                    // the answer is not in the agreed format: the tool has changed, a person has to look
+	KindPanic                                       // the tool function panicked
+	KindInvalidRequest                              // the tool refused the arguments: show the model the tool's own answer
+	KindUnauthorized                                // the tool refused the caller: renew the credentials
+	KindNotFound                                    // the tool does not have what was asked for
+	KindGone                                        // the tool no longer offers this, or never did: 410, an unknown method
+	KindConflict                                    // the tool's state does not allow it
+	KindCanceled                                    // the caller, or a context inside the tool, was canceled
+	KindNotDispatched                               // the call never left this process, or was never taken up
+	KindDenied                                      // a person or a policy of the host said no, or has yet to say yes
+	KindRefused                                     // a breaker refused
+	KindUnknown                                     // an error of which nothing is known: add a rule, see ErrorRules
 	numKinds
 )
 
@@ -81,6 +83,24 @@ func (k Kind) MarshalText() ([]byte, error) { return enum.Marshal("Kind", kindTe
 
 // UnmarshalText is the inverse of MarshalText.
 func (k *Kind) UnmarshalText(text []byte) error { return enum.Unmarshal("Kind", kindTexts, text, k) }
+
+// kindPhrases are what the model reads of a kind.
+var kindPhrases = [numKinds]string{
+	KindTimeout: "no answer in time", KindServerError: "internal error of the tool",
+	KindRateLimited: "rate limited", KindQuotaExhausted: "the quota is used up", KindConnection: "the tool cannot be reached",
+	KindContract: "the answer was not in the agreed format", KindPanic: "the tool crashed",
+	KindInvalidRequest: "the request was rejected", KindUnauthorized: "access was refused",
+	KindNotFound: "not found", KindGone: "not offered any more", KindConflict: "conflict with the current state",
+	KindCanceled: "canceled", KindNotDispatched: "the request was not sent", KindDenied: "not permitted",
+	KindRefused: "a tool that it needs is unavailable",
+}
+
+func kindPhrase(k Kind) string {
+	if k < numKinds && kindPhrases[k] != "" {
+		return kindPhrases[k]
+	}
+	return "unknown error"
+}
 
 // Verdict is what one ended call says. The zero Verdict is a success.
 type Verdict struct {
@@ -499,15 +519,15 @@ func waitMakesThrottle(f errfacts.Facts) bool {
 // what WithNotes returned. With any other, Note does nothing. It may be called from
 // many goroutines.
 func Note(ctx context.Context, v Verdict) {
-	if n := notesIn(ctx); n != nil {
-		n.add(v)
+	if notes := notesIn(ctx); notes != nil {
+		addNote(notes, v)
 	}
 }
 
 // NoteOf returns what the notes of the attempt say, and false if there are none.
 func NoteOf(ctx context.Context) (Verdict, bool) {
-	if n := notesIn(ctx); n != nil {
-		if v := n.last.Load(); v != nil {
+	if notes := notesIn(ctx); notes != nil {
+		if v, ok := notes.Load().(*Verdict); ok {
 			return *v, true
 		}
 	}
@@ -517,45 +537,52 @@ func NoteOf(ctx context.Context) (Verdict, bool) {
 // WithNotes returns a ctx that takes notes of one attempt. A Guard makes its own; with
 // a Gate, give the ctx to the tool and then to [Permit.Done].
 func WithNotes(ctx context.Context) context.Context {
-	return &notedContext{Context: ctx, notes: new(notes)}
+	return &notedContext{ctx, new(atomic.Value)}
 }
 
-// notes are those of one attempt. The zero value has none. A context embeds or holds
-// one, and answers notesKey with its address.
-type notes struct{ last atomic.Pointer[Verdict] }
-
-func (n *notes) add(v Verdict) {
+// addNote keeps v as the last note of an attempt.
+func addNote(notes *atomic.Value, v Verdict) {
 	for {
-		old, next := n.last.Load(), v
-		next.NotSent = v.NotSent && (old == nil || old.NotSent)
-		if n.last.CompareAndSwap(old, &next) {
+		old, next := notes.Load(), v
+		if before, ok := old.(*Verdict); ok {
+			next.NotSent = v.NotSent && before.NotSent
+		}
+		if notes.CompareAndSwap(old, &next) {
 			return
 		}
 	}
 }
 
-// notesKey finds the nearest *notes of a ctx.
-type notesKey struct{}
-
-func notesIn(ctx context.Context) *notes {
+// notesIn returns where the nearest attempt of ctx keeps its last note, a *Verdict;
+// nil if there is no attempt.
+func notesIn(ctx context.Context) *atomic.Value {
 	if ctx == nil {
 		return nil
 	}
-	n, _ := ctx.Value(notesKey{}).(*notes)
-	return n
+	notes, _ := ctx.Value(frame.NotesKey{}).(*atomic.Value)
+	return notes
 }
 
 // notedContext is a context with the notes of an attempt.
 type notedContext struct {
 	context.Context
-	notes *notes
+	notes *atomic.Value
 }
 
 func (c *notedContext) Value(key any) any {
-	if key == (notesKey{}) {
+	if key == (frame.NotesKey{}) {
 		return c.notes
 	}
 	return c.Context.Value(key)
+}
+
+// withNotes returns the caller's ctx with the notes of one attempt, for a Classifier.
+// Notes of an attempt further out are no evidence of this one.
+func withNotes(ctx context.Context, notes *atomic.Value) context.Context {
+	if notes.Load() == nil && notesIn(ctx) == nil {
+		return ctx
+	}
+	return &notedContext{ctx, notes}
 }
 
 // withNote is the verdict on an error whose own verdict is v.
@@ -572,6 +599,35 @@ func (v Verdict) withNote(note Verdict) Verdict {
 	return v
 }
 
+// stopReason says how to go on after an attempt that was no success. open is what
+// openFor says; unsafe, that the attempt may have changed something; pending, that an
+// earlier attempt of the call is still in progress.
+func stopReason(v Verdict, attempt, limit int, open StopReason, unsafe, pending bool) StopReason {
+	switch {
+	case v.Outcome == OutcomeNeutral && v.Kind == KindCanceled:
+		return StopCanceled
+	case pending && (unsafe || open != StopNone || attempt >= limit):
+		return StopOutcomeUnknown
+	case pending:
+		return RetryAllowed
+	case v.Outcome == OutcomeFailure && v.Kind == KindContract && !v.Retryable:
+		return StopContractViolation
+	case v.Outcome == OutcomeFailure && unsafe:
+		return StopOutcomeUnknown
+	case !v.Retryable:
+		return StopNonRetryable
+	case open != StopNone:
+		return open
+	case v.Outcome == OutcomeThrottled && unsafe:
+		return StopRateLimited
+	case unsafe:
+		return StopNonRetryable
+	case attempt >= limit:
+		return StopRetryExhausted
+	}
+	return RetryAllowed
+}
+
 // attemptTimeoutError marks the error of an attempt whose own time was up while
 // the caller's was not.
 type attemptTimeoutError struct{ err error }
@@ -580,6 +636,26 @@ func (e *attemptTimeoutError) Error() string   { return e.err.Error() }
 func (e *attemptTimeoutError) Unwrap() error   { return e.err }
 func (e *attemptTimeoutError) Timeout() bool   { return true }
 func (e *attemptTimeoutError) Is(t error) bool { return t == context.DeadlineExceeded }
+
+// PanicError is a panic of a tool function.
+type PanicError struct {
+	Value any
+	Stack []byte // of the goroutine that panicked
+}
+
+// Error has the value, without the stack. It is for logs, not for the model.
+func (e *PanicError) Error() string { return fmt.Sprintf("tool function panicked: %v", e.Value) }
+
+// Unwrap returns the value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// ToolVerdict is a failure that is not retried.
+func (e *PanicError) ToolVerdict() Verdict {
+	return Verdict{Outcome: OutcomeFailure, Kind: KindPanic}
+}
 
 // verdictAt is Classify for a call that took this long: a deadline of the caller
 // that left it no fair chance is no evidence.
@@ -617,19 +693,20 @@ type StopReason uint8
 
 // The stop reasons. README.md says what a host should do about each.
 const (
-	StopNone                 StopReason = iota // "none"
-	StopCircuitOpen                            // "tool_unavailable:circuit_open"
-	StopProbeInFlight                          // "tool_unavailable:probe_in_flight"
-	StopRateLimited                            // "tool_unavailable:rate_limited"
-	StopIsolated                               // "tool_unavailable:isolated"
-	StopUnknownTool                            // "tool_unavailable:unknown_tool"
-	StopNonRetryable                           // "tool_failure:non_retryable"
-	StopRetryExhausted                         // "tool_failure:retry_exhausted"
-	StopRetryBudgetExhausted                   // "tool_failure:retry_budget_exhausted"
-	StopOutcomeUnknown                         // "tool_failure:outcome_unknown": a tool with side effects may have run
-	StopContractViolation                      // "tool_failure:contract_violation"
-	StopCanceled                               // "tool_canceled"
-	RetryAllowed                               // "tool_retry:allowed": the verdict that it may go on
+	StopNone                 StopReason = StopReason(machine.Admitted)      // "none"
+	StopCircuitOpen          StopReason = StopReason(machine.CircuitOpen)   // "tool_unavailable:circuit_open"
+	StopProbeInFlight        StopReason = StopReason(machine.ProbeInFlight) // "tool_unavailable:probe_in_flight"
+	StopRateLimited          StopReason = StopReason(machine.RateLimited)   // "tool_unavailable:rate_limited"
+	StopIsolated             StopReason = StopReason(machine.Isolated)      // "tool_unavailable:isolated"
+	StopUnknownTool          StopReason = iota                              // "tool_unavailable:unknown_tool"
+	StopNonRetryable                                                        // "tool_failure:non_retryable"
+	StopRetryExhausted                                                      // "tool_failure:retry_exhausted"
+	StopRetryBudgetExhausted                                                // "tool_failure:retry_budget_exhausted"
+	StopTimeout                                                             // "tool_failure:timeout": the caller's deadline ended an attempt
+	StopOutcomeUnknown                                                      // "tool_failure:outcome_unknown": a tool with side effects may have run
+	StopContractViolation                                                   // "tool_failure:contract_violation"
+	StopCanceled                                                            // "tool_canceled"
+	RetryAllowed                                                            // "tool_retry:allowed": the verdict that it may go on
 )
 
 var stopTexts = []string{
@@ -637,6 +714,7 @@ var stopTexts = []string{
 	"tool_unavailable:circuit_open", "tool_unavailable:probe_in_flight", "tool_unavailable:rate_limited",
 	"tool_unavailable:isolated", "tool_unavailable:unknown_tool",
 	"tool_failure:non_retryable", "tool_failure:retry_exhausted", "tool_failure:retry_budget_exhausted",
+	"tool_failure:timeout",
 	"tool_failure:outcome_unknown", "tool_failure:contract_violation",
 	"tool_canceled",
 	"tool_retry:allowed",

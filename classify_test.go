@@ -2,691 +2,244 @@ package toolhealth
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"database/sql"
-	"database/sql/driver"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
-	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"reflect"
-	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhealth/toolhealth/internal/errfacts"
 )
 
-// classRow is one error and what it says. The text is what verdictText makes of
-// the Verdict: outcome, kind, "retry" if retryable, "unsent" if surely not sent,
-// and the stated wait.
-type classRow struct {
-	name string
-	err  error
-	want string
+func canceledContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
 }
 
-func verdictText(v Verdict) string {
-	text := v.Outcome.String() + " " + v.Kind.String()
-	if v.Retryable {
-		text += " retry"
-	}
-	if v.NotSent {
-		text += " unsent"
-	}
-	if v.RetryAfter != 0 {
-		text += " " + v.RetryAfter.String()
-	}
-	return text
+func expiredContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	t.Cleanup(cancel)
+	return ctx
 }
 
-// TestTheTableOfErrorsAndVerdicts is the documentation of the default classes.
-// Each error is tried as it is, wrapped, and joined with one that says nothing.
-func TestTheTableOfErrorsAndVerdicts(t *testing.T) {
+func TestClassify_FloorIsForCallerDeadlineOnly(t *testing.T) {
 	t.Parallel()
-	groups := []struct {
-		heading string
-		rows    []classRow
+	timeout := Verdict{Outcome: OutcomeFailure, Kind: KindTimeout, Retryable: true}
+	classify := func(context.Context, error) Verdict { return timeout }
+	assert.Equal(t, timeout, verdictAt(t.Context(), classify, io.EOF, 0, time.Second), "the caller has time")
+	assert.Equal(t, timeout, verdictAt(noContext, classify, io.EOF, 0, time.Second), "no context")
+	assert.Equal(t, timeout, verdictAt(canceledContext(t), classify, io.EOF, 0, time.Second), "the caller gave up")
+	assert.Equal(t, Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled}, verdictAt(expiredContext(t), classify, io.EOF, 0, time.Second))
+	assert.Zero(t, verdictAt(expiredContext(t), classify, nil, 0, time.Second), "no error")
+}
+
+func TestClassify_FactsToVerdict(t *testing.T) {
+	status := func(code int) errfacts.Fact { return errfacts.Fact{Class: errfacts.HTTP, Code: code} }
+	busy := errfacts.Fact{Class: errfacts.GRPC, Code: 8}
+	throttled := Verdict{Outcome: OutcomeThrottled, Kind: KindRateLimited, Retryable: true}
+	unknown := Verdict{Outcome: OutcomeFailure, Kind: KindUnknown}
+	failed := Verdict{Outcome: OutcomeFailure, Kind: KindServerError}
+	unsent := with(failed, 0, true)
+	unsent.NotSent = true
+	for name, c := range map[string]struct {
+		facts errfacts.Facts
+		want  Verdict
 	}{
-		{"the context and the guard; the caller's own context is not done", []classRow{
-			{"a deadline inside the tool", context.DeadlineExceeded, "failure timeout retry"},
-			{"a cancellation inside the tool", context.Canceled, "failure canceled"},
-			{"a refusal of a breaker", &Refusal{Reason: StopCircuitOpen, RetryAfter: 5 * time.Second}, "neutral refused 5s"},
-			{"the ancestor of all refusals", ErrRefused, "neutral refused"},
-			{"one of its sentinels", ErrRateLimited, "neutral refused"},
-			{"somebody else's open breaker", errors.New("circuit breaker is open"), "neutral refused unsent"},
-			{"a panic", &PanicError{Value: "boom"}, "failure panic"},
-			{"a panic with an error that would be retried", &PanicError{Value: &openaiLike{StatusCode: 503}}, "failure panic"},
-			{"a question to the user (mcp-go)", URLElicitationRequiredError{}, "neutral denied"},
-		}},
-		{"the network", []classRow{
-			{"a refused connection", refusedDial(t), "failure connection retry unsent"},
-			{"a refused connection, bare", syscall.ECONNREFUSED, "failure connection retry unsent"},
-			{"any other failed dial", dialError(errors.New("no route")), "failure connection retry unsent"},
-			{"a dial that took too long", dialError(os.ErrDeadlineExceeded), "failure timeout retry unsent"},
-			{"a reset", opError("read", syscall.ECONNRESET), "failure connection retry"},
-			{"a broken pipe", opError("write", syscall.EPIPE), "failure connection retry"},
-			{"no route once connected", opError("read", syscall.EHOSTUNREACH), "failure connection retry"},
-			{"EOF instead of an answer", &url.Error{Op: "Post", URL: "http://tool", Err: io.EOF}, "failure connection retry"},
-			{"an answer cut short", io.ErrUnexpectedEOF, "failure connection retry"},
-			{"a pipe that was closed", io.ErrClosedPipe, "failure connection retry"},
-			{"a closed connection", opError("read", net.ErrClosed), "failure connection retry"},
-			{"a read that took too long", opError("read", os.ErrDeadlineExceeded), "failure timeout retry"},
-			{"no such host", dialError(&net.DNSError{Err: "no such host", IsNotFound: true}), "failure connection unsent"},
-			{"DNS out of order", dialError(&net.DNSError{Err: "server misbehaving", IsTemporary: true}), "failure connection retry unsent"},
-			{"DNS too slow", &net.DNSError{Err: "i/o timeout", IsTimeout: true}, "failure timeout retry unsent"},
-			{"this host has no descriptors left", dialError(os.NewSyscallError("socket", syscall.EMFILE)), "neutral not_dispatched retry"},
-			{"this host's table of files is full", syscall.ENFILE, "neutral not_dispatched retry"},
-			{"this host's memory is full", syscall.ENOMEM, "neutral not_dispatched retry"},
-			{"this host's disk is full", &fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}, "neutral not_dispatched retry"},
-		}},
-		{"TLS", []classRow{
-			{"an unknown authority", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, "failure connection unsent"},
-			{"another host's certificate", x509.HostnameError{Host: "tool", Certificate: &x509.Certificate{}}, "failure connection unsent"},
-			{"an expired certificate", x509.CertificateInvalidError{Reason: x509.Expired}, "failure connection unsent"},
-			{"an answer that is not TLS", tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, "failure connection unsent"},
-			{"plain HTTP to HTTPS", http.ErrSchemeMismatch, "failure connection unsent"},
-			// An alert may come after the request was sent.
-			{"an alert", opError("remote error", tls.AlertError(42)), "failure connection"},
-		}},
-		{"the HTTP client", []classRow{
-			{"a client's own timeout", httpTimeout(t), "failure timeout retry"},
-			{"an unsupported scheme", httpError("gopher://tool.invalid"), "failure connection unsent"},
-			// The request was sent ten times.
-			{"redirects without end", redirectLoop(t), "failure contract"},
-			{"a malformed answer", malformedAnswer(t), "failure contract"},
-			{"an invalid header", invalidHeader(t), "failure unknown"},
-			{"an answer that is too large", &http.MaxBytesError{Limit: 1}, "failure contract"},
-			{"HTTP/2: the stream was refused", h2StreamLike{Code: 7}, "failure connection retry unsent"},
-			{"HTTP/2: another stream error", h2StreamLike{Code: 2}, "failure connection retry"},
-			{"HTTP/2: the connection is going away", errors.New("http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR"), "failure connection retry"},
-			{"an idle connection that was closed", errors.New("http: server closed idle connection"), "failure connection retry"},
-		}},
-		{"HTTP statuses", statusRows()},
-		{"where SDKs keep the status", []classRow{
-			{"openai", &openaiLike{StatusCode: 503}, "failure server_error retry"},
-			{"openai, an empty purse", &openaiLike{StatusCode: 429, Code: "insufficient_quota", Response: httpAnswer(0, "Retry-After", "9")}, "failure quota_exhausted"},
-			{"openai, a full pipe", &openaiLike{StatusCode: 429, Code: "rate_limit_exceeded", Response: httpAnswer(0, "Retry-After", "9")}, "throttled rate_limited retry 9s"},
-			{"openai, milliseconds", &openaiLike{StatusCode: 429, Response: httpAnswer(0, "Retry-After-Ms", "1500", "Retry-After", "2")}, "throttled rate_limited retry 1.5s"},
-			{"anthropic", &anthropicLike{StatusCode: 529, Response: httpAnswer(0, "Retry-After", "3")}, "failure server_error retry 3s"},
-			{"anthropic, a spending limit", &anthropicLike{StatusCode: 429, code: "workspace_spend_limit_reached"}, "failure quota_exhausted"},
-			{"go-openai", &goOpenaiLike{HTTPStatusCode: 500}, "failure server_error retry"},
-			{"go-openai, an empty purse", &goOpenaiLike{HTTPStatusCode: 429, Code: any("insufficient_quota")}, "failure quota_exhausted"},
-			{"go-openai, a code that is no text", &goOpenaiLike{HTTPStatusCode: 429, Code: 7}, "failure rate_limited retry"},
-			{"go-openai, no status but a cause", &goOpenaiRequestLike{Err: io.EOF}, "failure connection retry"},
-			{"azure", &azureLike{StatusCode: 404, ErrorCode: "BlobNotFound"}, "rejected not_found"},
-			{"azure, a stated wait", &azureLike{StatusCode: 503, RawResponse: httpAnswer(0, "Retry-After", "1.5")}, "failure server_error retry 1.5s"},
-			{"googleapi", &googleLike{Code: 429, Header: http.Header{"Retry-After": {"7"}}}, "throttled rate_limited retry 7s"},
-			{"googleapi, an RPC code is no status", &googleLike{Code: 5}, "failure unknown"},
-			{"genai, by value", genaiLike{Code: 403}, "rejected unauthorized"},
-			{"genai, by pointer", &genaiLike{Code: 503}, "failure server_error retry"},
-			{"kubernetes", &kubeLike{ErrStatus: kubeStatus{Code: 409}}, "rejected conflict"},
-			{"kubernetes, a stated wait", &kubeLike{ErrStatus: kubeStatus{Code: 429, Details: &kubeDetails{RetryAfterSeconds: 4}}}, "throttled rate_limited retry 4s"},
-			{"smithy", &smithyLike{status: 503, Err: &smithyAPILike{code: "ServiceUnavailable"}}, "failure server_error retry"},
-			{"smithy, a throttle with a status of 400", &smithyLike{status: 400, Err: &smithyAPILike{code: "ThrottlingException"}}, "failure rate_limited retry"},
-			{"smithy, a rejection", &smithyLike{status: 400, Err: &smithyAPILike{code: "ValidationException"}}, "rejected invalid_request"},
-			{"smithy, a code alone", &smithyAPILike{code: "SomethingElse"}, "failure unknown"},
-			{"smithy, it could not send", &smithySendLike{}, "failure connection retry"},
-			{"smithy, it gave up", &smithyCanceledLike{}, "failure canceled"},
-			{"slack, by value", slackLike{Code: 500}, "failure server_error retry"},
-			{"slack, the slower words", &slackLimitLike{RetryAfter: 30 * time.Second}, "throttled rate_limited retry 30s"},
-			{"go-github", &githubLike{Response: httpAnswer(502)}, "failure server_error retry"},
-			{"go-github, without a response", &githubLike{}, "failure unknown"},
-			{"go-github, a second limit", &githubAbuseLike{Response: httpAnswer(403), RetryAfter: new(time.Minute)}, "throttled rate_limited retry 1m0s"},
-			{"fantasy", &fantasyLike{StatusCode: 429, ResponseHeaders: map[string]string{"retry-after": "2"}}, "throttled rate_limited retry 2s"},
-			{"fantasy, it knows better", &fantasyLike{StatusCode: 503, never: true}, "failure server_error"},
-			{"a method of the user's own type", statusMethodLike(418), "rejected invalid_request"},
-			{"gax over HTTP", &gaxLike{http: 503}, "failure server_error retry"},
-			{"gax over gRPC", &gaxLike{http: -1, grpc: &grpcStatusLike{14}}, "failure server_error retry"},
-			{"a status of success says nothing", &openaiLike{StatusCode: 200}, "failure unknown"},
-		}},
-		{"gRPC and connect", grpcRows()},
-		{"MCP and JSON-RPC", []classRow{
-			{"parse error", &jsonrpcLike{Code: -32700}, "rejected invalid_request"},
-			{"invalid request", &jsonrpcLike{Code: -32600}, "rejected invalid_request"},
-			{"session lost, as Python says it", &jsonrpcLike{Code: 32600, Message: "Session terminated"}, "failure connection retry"},
-			{"no such method", &jsonrpcLike{Code: -32601}, "rejected gone"},
-			{"bad arguments or unknown tool", &jsonrpcLike{Code: -32602}, "rejected invalid_request"},
-			{"internal error", &jsonrpcLike{Code: -32603}, "failure server_error retry"},
-			{"connection closed", &jsonrpcLike{Code: -32000}, "failure connection retry"},
-			{"request timeout", &jsonrpcLike{Code: -32001}, "failure timeout retry"},
-			{"no such resource", &jsonrpcLike{Code: -32002}, "rejected not_found"},
-			{"client closing", &jsonrpcLike{Code: -32003}, "failure connection retry"},
-			{"server closing", &jsonrpcLike{Code: -32004}, "failure connection retry"},
-			{"rejected by transport", &jsonrpcLike{Code: -32005, Message: "rejected by transport: Bad Gateway"}, "failure server_error retry"},
-			{"rejected by transport: 429", &jsonrpcLike{Code: -32005, Message: "rejected by transport: Too Many Requests"}, "failure rate_limited retry"},
-			{"header", &jsonrpcLike{Code: -32020}, "failure contract"},
-			{"capability", &jsonrpcLike{Code: -32021}, "failure contract"},
-			{"protocol version", &jsonrpcLike{Code: -32022}, "failure contract"},
-			{"rate limit", &jsonrpcLike{Code: -32029}, "failure rate_limited retry"},
-			{"the user is asked", &jsonrpcLike{Code: -32042}, "neutral denied"},
-			{"request cancelled", &jsonrpcLike{Code: -32800}, "failure canceled"},
-			{"a code of the server's own", &jsonrpcLike{Code: -32050}, "failure server_error"},
-			{"mcp-go: a status", errors.New("request failed with status 404: gone"), "rejected not_found"},
-			{"mcp-go: no status", errors.New("request failed with status abc"), "failure unknown"},
-			{"mcp-go: no such method", errors.New("method not found"), "rejected gone"},
-			{"mcp-go: bad arguments", errors.New("invalid params"), "rejected invalid_request"},
-			{"mcp-go: session lost", errors.New("session terminated (404). need to re-initialize"), "failure connection retry"},
-			{"go-sdk: connection closed", errors.New("connection closed"), "failure connection retry"},
-			{"go-sdk: session missing", errors.New("session not found"), "failure connection retry"},
-		}},
-		{"SQL", []classRow{
-			{"serialization failure", &pgLike{"40001"}, "rejected conflict retry"},
-			{"deadlock", pqLike("40P01"), "rejected conflict retry"},
-			{"lock not available", &pgLike{"55P03"}, "rejected conflict retry"},
-			{"connection failure", &pgLike{"08006"}, "failure connection retry"},
-			{"connection failure, not sent", pgxErrorLike{true, &pgLike{"08006"}}, "failure connection retry unsent"},
-			{"connection failure, not sent, beside another", errors.Join(&pgLike{"08006"}, pgxSafeLike(true)), "failure connection retry"},
-			{"connection failure, perhaps sent", errors.Join(&pgLike{"08006"}, pgxSafeLike(false)), "failure connection retry"},
-			{"shutting down", &pgLike{"57P01"}, "failure connection retry"},
-			{"crashed", &pgLike{"57P02"}, "failure connection retry"},
-			{"starting", &pgLike{"57P03"}, "failure connection retry"},
-			{"too many connections", &pgLike{"53300"}, "failure server_error retry"},
-			{"query cancelled: the statement's timeout", &pgLike{"57014"}, "failure timeout"},
-			{"bad value", &pgLike{"22012"}, "rejected invalid_request"},
-			{"constraint", &pgLike{"23505"}, "rejected invalid_request"},
-			{"syntax", &pgLike{"42601"}, "rejected invalid_request"},
-			{"bad password", &pgLike{"28P01"}, "rejected unauthorized"},
-			{"read-only", &pgLike{"25006"}, "failure server_error"},
-			{"internal", &pgLike{"XX000"}, "failure server_error"},
-			{"system", &pgLike{"58030"}, "failure server_error"},
-			{"unlisted", &pgLike{"0A000"}, "failure unknown"},
-			{"no SQLSTATE", &pgLike{""}, "failure unknown"},
-			{"dead before use", driver.ErrBadConn, "failure connection retry unsent"},
-			{"closed", sql.ErrConnDone, "failure connection retry"},
-			{"no rows", sql.ErrNoRows, "rejected not_found"},
-			{"no rows (pgx)", pgxNoRowsLike{}, "rejected not_found"},
-			{"mysql: lock wait", &mysqlLike{Number: 1205}, "rejected conflict retry"},
-			{"mysql: deadlock", &mysqlLike{Number: 1213}, "rejected conflict retry"},
-			{"mysql: too many connections", &mysqlLike{Number: 1040}, "failure server_error retry"},
-			{"mysql: the user's connections", &mysqlLike{Number: 1203}, "failure server_error retry"},
-			{"mysql: access denied", &mysqlLike{Number: 1045}, "rejected unauthorized"},
-			{"mysql: access denied to the database", &mysqlLike{Number: 1044}, "rejected unauthorized"},
-			// Not the caller's fault: it used to be writable.
-			{"mysql: read-only", &mysqlLike{Number: 1290}, "failure server_error"},
-			{"mysql: syntax", &mysqlLike{Number: 1064}, "rejected invalid_request"},
-			{"mysql: duplicate", &mysqlLike{Number: 1062}, "rejected conflict"},
-			{"mysql: unlisted", &mysqlLike{Number: 9999}, "failure unknown"},
-			{"another Number", errors.Join(&mysqlLike{Number: 7}, io.EOF), "failure connection retry"},
-			{"mysql: the connection broke", errors.New("invalid connection"), "failure connection retry"},
-		}},
-		{"Redis", []classRow{
-			{"loading", redisLike("LOADING Redis is loading the dataset in memory"), "failure server_error retry"},
-			{"cluster down", redisLike("CLUSTERDOWN The cluster is down"), "failure server_error retry"},
-			{"master down", redisLike("MASTERDOWN Link with MASTER is down"), "failure server_error retry"},
-			{"try again", redisLike("TRYAGAIN Multiple keys request during rehashing"), "failure server_error retry"},
-			{"read-only", redisLike("READONLY You can't write against a read only replica."), "failure server_error retry"},
-			{"too many clients", redisLike("ERR max number of clients reached"), "failure server_error retry"},
-			{"out of memory", redisLike("OOM command not allowed when used memory > 'maxmemory'."), "failure server_error"},
-			{"wrong type", redisLike("WRONGTYPE Operation against a key"), "rejected invalid_request"},
-			{"no script", redisLike("NOSCRIPT No matching script."), "rejected invalid_request"},
-			{"no password", redisLike("NOAUTH Authentication required."), "rejected unauthorized"},
-			{"no permission", redisLike("NOPERM this user has no permissions"), "rejected unauthorized"},
-			{"no value", redisLike("redis: nil"), "rejected not_found"},
-		}},
-		{"processes", []classRow{
-			{"no such command", noCommand(), "failure not_found unsent"},
-			{"a file that is no program", notExecutable(t), "failure not_found unsent"},
-			{"the shell found no command", shell(t, "exit 127"), "failure not_found"},
-			{"the shell could not run it", shell(t, "exit 126"), "failure not_found"},
-			{"the command said no", shell(t, "exit 1"), "rejected invalid_request"},
-			{"the command said no, louder", shell(t, "exit 125"), "rejected invalid_request"},
-			{"killed", shell(t, "kill -9 $$"), "failure unknown"},
-			{"a child was killed", shell(t, "exit 137"), "failure unknown"},
-			{"no more processes", &fs.PathError{Op: "fork/exec", Path: "/bin/x", Err: syscall.EAGAIN}, "neutral not_dispatched retry"},
-		}},
-		{"files", []classRow{
-			{"not there", openError(t, "absent"), "rejected not_found"},
-			{"not allowed", &fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, "rejected unauthorized"},
-			{"not allowed, a sentinel", fs.ErrPermission, "rejected unauthorized"},
-			{"there already", mkdirError(t), "rejected conflict"},
-			{"there already, a sentinel", fs.ErrExist, "rejected conflict"},
-			{"not there, a sentinel", fs.ErrNotExist, "rejected not_found"},
-			{"not there, of a file system that has its own errors", isLike{fs.ErrNotExist}, "rejected not_found"},
-			{"closed", fs.ErrClosed, "failure connection retry"},
-		}},
-		{"JSON: only the place knows whose fault it is, see WithVerdict", []classRow{
-			{"syntax", json.Unmarshal([]byte("{"), new(int)), "neutral contract"},
-			{"type", json.Unmarshal([]byte(`"x"`), new(int)), "neutral contract"},
-		}},
-		{"anything else", []classRow{
-			{"a plain error", errors.New("something went wrong"), "failure unknown"},
-			{"it may be repeated", retryableLike(true), "failure unknown retry"},
-			{"it must not be repeated", retryableLike(false), "failure unknown"},
-		}},
-	}
-	for _, g := range groups {
-		for _, row := range g.rows {
-			if row.err == nil { // it cannot be made on this machine
-				continue
-			}
-			name := g.heading + ": " + row.name
-			assert.Equal(t, row.want, verdictText(Classify(t.Context(), row.err)), "%s: %v", name, row.err)
-			assert.Equal(t, row.want, verdictText(Classify(t.Context(), fmt.Errorf("call: %w", row.err))), "wrapped: %s", name)
-			joined := strings.ReplaceAll(row.want, " unsent", "") // the other leaf does not say so
-			assert.Equal(t, joined, verdictText(Classify(t.Context(), errors.Join(errors.New("noted"), row.err))), "joined: %s", name)
-		}
-	}
-}
-
-// statusRows are the statuses as an SDK's error carries them. Where the page of
-// evidence behind this table and the design differ, the design has won: 421, 499,
-// 511 and 409 are as every 4xx and 5xx.
-func statusRows() []classRow {
-	var rows []classRow
-	for want, statuses := range map[string][]int{
-		"rejected invalid_request":            {400, 405, 406, 411, 413, 414, 415, 418, 421, 422, 423, 424, 426, 428, 431, 451, 499, 501, 505},
-		"rejected unauthorized":               {401, 403, 407},
-		"rejected not_found":                  {404},
-		"rejected gone":                       {410},
-		"failure quota_exhausted":             {402},
-		"success none":                        {304},
-		"rejected conflict":                   {409},
-		"failure timeout retry":               {408},
-		"failure rate_limited retry":          {429},
-		"failure server_error retry":          {500, 502, 503, 504, 506, 507, 511, 520, 522, 524, 529, 599},
-		"failure contract":                    {300, 301, 302, 307, 308},
-		"failure unknown":                     {0, 99, 100, 200, 204, 600, -1},
-		"failure not_dispatched retry unsent": {425},
+		"nothing but a wait":                   {errfacts.Facts{Wait: 1}, with(throttled, 1, true)},
+		"a wait, and it may be repeated":       {errfacts.Facts{Wait: 1, Retry: 1}, with(throttled, 1, true)},
+		"a wait, and it must not":              {errfacts.Facts{Wait: 1, Retry: -1}, unknown},
+		"no wait, but it may be repeated":      {errfacts.Facts{Retry: 1}, with(unknown, 0, true)},
+		"the shortest wait of a 429":           {errfacts.Facts{Fact: status(429), Wait: 1}, with(throttled, 1, true)},
+		"the shortest wait of a code":          {errfacts.Facts{Fact: busy, Wait: 1}, with(throttled, 1, true)},
+		"a throttle that must not be repeated": {errfacts.Facts{Fact: busy, Wait: 5, Retry: -1}, with(throttled, 5, false)},
+		"a failure that must not be repeated":  {errfacts.Facts{Fact: status(503), Retry: -1}, failed},
+		"a rejection stays one":                {errfacts.Facts{Fact: status(404), Retry: 1, NotSent: true}, Verdict{Outcome: OutcomeRejected, Kind: KindNotFound}},
+		"so does a neutral verdict":            {errfacts.Facts{Fact: errfacts.Fact{Class: errfacts.JSON}, Retry: 1, NotSent: true}, Verdict{Outcome: OutcomeNeutral, Kind: KindContract}},
+		"an unsent failure":                    {errfacts.Facts{Fact: status(503), NotSent: true}, unsent},
 	} {
-		for _, status := range statuses {
-			rows = append(rows, classRow{fmt.Sprint(status), &openaiLike{StatusCode: status}, want})
-		}
+		assert.Equal(t, c.want, verdictOf(c.facts), name)
 	}
-	return rows
 }
 
-func TestAStatusMeansTheSameInAnErrorAndAlone(t *testing.T) {
+// with returns v with this wait, retryable or not.
+func with(v Verdict, wait time.Duration, retry bool) Verdict {
+	v.RetryAfter, v.Retryable = wait, retry
+	return v
+}
+
+func TestClassify_ShortestWaitMakes429Throttle(t *testing.T) {
+	assert.Equal(t, Verdict{Outcome: OutcomeThrottled, Kind: KindRateLimited, Retryable: true, RetryAfter: 1}, ClassifyHTTP(429, map[string][]string{"Retry-After": {"0.000000001"}}))
+}
+
+func TestClassify_FloorExcusesTimeoutsOnly(t *testing.T) {
+	says := func(v Verdict) Classifier { return func(context.Context, error) Verdict { return v } }
+	for _, v := range []Verdict{
+		{Outcome: OutcomeFailure, Kind: KindServerError, Retryable: true},
+		{Outcome: OutcomeRejected, Kind: KindInvalidRequest},
+		{Outcome: OutcomeThrottled, Kind: KindTimeout},
+	} {
+		assert.Equal(t, v, verdictAt(expiredContext(t), says(v), errBusy, 0, time.Second))
+	}
+	for _, kind := range []Kind{numKinds, numKinds + 1} {
+		assert.Equal(t, Verdict{Outcome: OutcomeFailure, Kind: KindUnknown},
+			verdictAt(t.Context(), says(Verdict{Outcome: OutcomeFailure, Kind: kind}), errBusy, 0, 0), "no such kind")
+	}
+}
+
+func TestClassify_TimeoutOfTheGuardIsAllThatCounts(t *testing.T) {
 	t.Parallel()
-	for status := 300; status < 600; status++ {
-		err := &openaiLike{StatusCode: status}
-		assert.Equal(t, Classify(t.Context(), err), ClassifyHTTP(status, nil), status)
-		err.Response = httpAnswer(0, "Retry-After", "5")
-		assert.Equal(t, Classify(t.Context(), err), ClassifyHTTP(status, map[string][]string{"Retry-After": {"5"}}), status)
-	}
-	for _, status := range []int{100, 200, 299} {
-		assert.Zero(t, ClassifyHTTP(status, map[string][]string{"Retry-After": {"5"}}), status)
-	}
-	for _, status := range []int{-1, 0, 99, 600, 1000} {
-		assert.Equal(t, "failure unknown", verdictText(ClassifyHTTP(status, map[string][]string{"Retry-After": {"5"}})), status)
+	ctx := WithNotes(t.Context())
+	Note(ctx, Verdict{Outcome: OutcomeFailure, Kind: KindRateLimited, RetryAfter: time.Second})
+	assert.Equal(t, Verdict{Outcome: OutcomeFailure, Kind: KindTimeout, Retryable: true}, Classify(ctx, &attemptTimeoutError{errRefusedDial}))
+}
+
+// errRefusedDial says that nothing was sent.
+var errRefusedDial = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+
+var (
+	retryable = Verdict{Outcome: OutcomeFailure, Kind: KindServerError, Retryable: true}
+	invalid   = Verdict{Outcome: OutcomeRejected, Kind: KindInvalidRequest}
+)
+
+var noted503 = ClassifyHTTP(503, map[string][]string{"Retry-After": {"7"}})
+
+func TestNote_WithoutAPlaceForItDoesNothing(t *testing.T) {
+	t.Parallel()
+	Note(t.Context(), noted503)
+	Note(noContext, noted503)
+	for _, ctx := range []context.Context{t.Context(), noContext, WithNotes(t.Context())} {
+		v, ok := NoteOf(ctx)
+		assert.False(t, ok)
+		assert.Zero(t, v)
 	}
 }
 
-func grpcRows() []classRow {
-	var rows []classRow
-	for code, want := range map[uint32]string{
-		0: "failure unknown", 1: "failure canceled", 2: "failure server_error", 3: "rejected invalid_request",
-		4: "failure timeout retry", 5: "rejected not_found", 6: "rejected conflict", 7: "rejected unauthorized",
-		8: "failure rate_limited retry", 9: "rejected conflict", 10: "rejected conflict retry",
-		11: "rejected invalid_request", 12: "rejected gone", 13: "failure server_error",
-		14: "failure server_error retry", 15: "failure server_error", 16: "rejected unauthorized", 17: "failure unknown",
+func TestNote_OfTheNearestAttempt(t *testing.T) {
+	t.Parallel()
+	outer := WithNotes(t.Context())
+	type key struct{}
+	inner := WithNotes(context.WithValue(outer, key{}, "a value"))
+	Note(inner, retryable)
+	v, ok := NoteOf(inner)
+	assert.True(t, ok)
+	assert.Equal(t, retryable, v)
+	_, ok = NoteOf(outer)
+	assert.False(t, ok)
+	assert.Equal(t, "a value", inner.Value(key{}))
+}
+
+func TestNote_FromManyGoroutines(t *testing.T) {
+	t.Parallel()
+	ctx := WithNotes(t.Context())
+	var wg sync.WaitGroup
+	for i := range 32 {
+		wg.Go(func() { Note(ctx, Verdict{Outcome: OutcomeFailure, Kind: KindConnection, NotSent: i != 7}) })
+	}
+	wg.Wait()
+	v, ok := NoteOf(ctx)
+	assert.True(t, ok)
+	assert.False(t, v.NotSent, "one of them may have been sent")
+	assert.Equal(t, KindConnection, v.Kind)
+}
+
+func TestPermit_DoneTakesNotes(t *testing.T) {
+	t.Parallel()
+	registry := registryWith(t, nil)
+	gate := &Gate{Registry: registry}
+	ctx := WithNotes(t.Context())
+	permit, err := gate.Allow(ctx, "search")
+	require.NoError(t, err)
+	Note(ctx, ClassifyHTTP(429, http.Header{"Retry-After": {"7"}}))
+	permit.Done(ctx, errors.New("the SDK's own words"))
+	assert.EqualValues(t, 1, healthOf(t, registry, "search").Throttled)
+}
+
+func TestGuard_NotesBelongToTheirAttempt(t *testing.T) {
+	t.Parallel()
+	registry := registryWith(t, nil)
+	var heard []Verdict
+	gate := &Gate{Registry: registry, Classify: func(ctx context.Context, err error) Verdict {
+		v, _ := NoteOf(ctx)
+		heard = append(heard, v)
+		assert.NoError(t, ctx.Err(), "the ctx is the caller's")
+		return Classify(ctx, err)
+	}}
+	for name, change := range map[string]func(*GuardConfig){
+		"plain":   func(*GuardConfig) {},
+		"timeout": func(c *GuardConfig) { c.Default.Timeout = time.Minute },
 	} {
-		rows = append(rows,
-			classRow{fmt.Sprint("grpc ", code), &grpcLike{&grpcStatusLike{Code(code)}}, want},
-			classRow{fmt.Sprint("connect ", code), &connectLike{code: Code(code)}, want})
-	}
-	return append(rows,
-		classRow{"connect, and the dial below it", &connectLike{14, dialError(io.EOF)}, "failure connection retry unsent"},
-		classRow{"a code that is no gRPC code", otherCodeLike{}, "failure unknown"},
-		classRow{"no status", &grpcLike{}, "failure unknown"})
-}
-
-// Errors made for real.
-
-func refusedDial(t *testing.T) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil
-	}
-	_ = l.Close()
-	_, err = net.Dial("tcp", l.Addr().String())
-	return err
-}
-
-func opError(op string, err error) error { return &net.OpError{Op: op, Net: "tcp", Err: err} }
-func dialError(err error) error          { return opError("dial", err) }
-
-// httpGet returns the error of a request to a server that answers with serve.
-func httpGet(t *testing.T, timeout time.Duration, serve func(net.Conn)) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
+		heard = nil
+		guard := guardOverGate(t, gate, func(c *GuardConfig) {
+			c.Default.MaxAttempts = 3
+			c.Default.BackoffBase = time.Nanosecond
+			change(c)
+		})
+		failed := errors.New("the SDK's own words")
+		attempt := 0
+		_, err := Call(WithNotes(t.Context()), guard, name, func(ctx context.Context, _ string) (int, error) {
+			switch attempt++; attempt {
+			case 1:
+				Note(ctx, retryable)
+			case 2:
+				_, err := Call(ctx, guard, "inner "+name, func(ctx context.Context, _ string) (int, error) {
+					_, noted := NoteOf(ctx)
+					assert.False(t, noted, "it is another attempt")
+					Note(ctx, invalid)
+					return 0, failed
+				})
+				assert.Error(t, err)
+				Note(ctx, retryable)
 			}
-			serve(c)
-			_ = c.Close()
+			return 0, failed
+		})
+		assert.Equal(t, []Verdict{retryable, invalid, retryable, {}}, heard, name)
+		e, ok := errors.AsType[*ToolError](err)
+		require.True(t, ok)
+		assert.Equal(t, KindUnknown, e.Kind, "the third attempt left no note")
+	}
+}
+
+func TestCheckStatus(t *testing.T) {
+	t.Parallel()
+	header := http.Header{"Retry-After": {"7"}}
+	for _, code := range []int{200, 204, 299, 304} {
+		assert.NoError(t, CheckStatus(code, header), code)
+	}
+	for _, code := range []int{-1, 0, 101, 199, 300, 303, 305, 400, 503, 600} {
+		err := CheckStatus(code, header)
+		e, ok := errors.AsType[*StatusError](err)
+		require.True(t, ok, code)
+		assert.Equal(t, code, e.StatusCode)
+		assert.Equal(t, header, http.Header(e.Header))
+		if code >= 300 && code < 600 {
+			assert.Equal(t, ClassifyHTTP(code, header), Classify(t.Context(), err), code)
+		} else {
+			assert.Equal(t, KindUnknown, Classify(t.Context(), CheckStatus(code, nil)).Kind, code)
 		}
-	}()
-	client := http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true}}
-	_, err = client.Get("http://" + l.Addr().String()) //nolint:bodyclose // it fails
-	return err
-}
-
-func httpTimeout(t *testing.T) error {
-	return httpGet(t, 20*time.Millisecond, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
-}
-
-func readRequest(c net.Conn) { _, _ = c.Read(make([]byte, 4096)) }
-
-func malformedAnswer(t *testing.T) error {
-	return httpGet(t, time.Minute, func(c net.Conn) { readRequest(c); _, _ = io.WriteString(c, "hello\r\n\r\n") })
-}
-
-func redirectLoop(t *testing.T) error {
-	return httpGet(t, time.Minute, func(c net.Conn) {
-		readRequest(c)
-		_, _ = io.WriteString(c, "HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-	})
-}
-
-func httpError(target string) error {
-	_, err := http.Get(target) //nolint:bodyclose,noctx // it fails
-	return err
-}
-
-func invalidHeader(t *testing.T) error {
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:1", nil)
-	r.Header["X"] = []string{"a\nb"}
-	_, err := http.DefaultClient.Do(r) //nolint:bodyclose // it fails
-	return err
-}
-
-func noCommand() error {
-	return exec.Command("a-command-that-nobody-has-installed").Run() //nolint:noctx // it does not start
-}
-
-func notExecutable(t *testing.T) error {
-	name := filepath.Join(t.TempDir(), "program")
-	if os.WriteFile(name, []byte("\x00no program"), 0o700) != nil {
-		return nil
 	}
-	return exec.Command(name).Run() //nolint:noctx // it does not start
+	assert.EqualError(t, CheckStatus(503, nil), "HTTP status 503")
+	assert.Equal(t, noted503, Classify(t.Context(), CheckStatus(503, header)))
+	throttled := Classify(t.Context(), CheckStatus(429, header))
+	assert.Equal(t, Verdict{Outcome: OutcomeThrottled, Kind: KindRateLimited, Retryable: true, RetryAfter: 7 * time.Second}, throttled)
 }
 
-func shell(t *testing.T, script string) error {
-	if _, err := exec.LookPath("sh"); err != nil {
-		return nil
+func TestClassify_CauseOfCancelAgainstFloor(t *testing.T) {
+	t.Parallel()
+	canceled := Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled}
+	for cause, want := range map[error]Verdict{
+		context.DeadlineExceeded:    {Outcome: OutcomeFailure, Kind: KindTimeout},
+		errors.New("another cause"): canceled,
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		assert.Equal(t, want, verdictAt(ctx, nil, errBusy, time.Second, time.Second))
+		assert.Equal(t, canceled, verdictAt(ctx, nil, errBusy, time.Second-1, time.Second), "no fair chance")
 	}
-	return exec.CommandContext(t.Context(), "sh", "-c", script).Run()
-}
-
-func openError(t *testing.T, name string) error {
-	_, err := os.Open(filepath.Join(t.TempDir(), name))
-	return err
-}
-
-func mkdirError(t *testing.T) error { return os.Mkdir(t.TempDir(), 0o700) }
-
-// Look-alikes: the shapes of errors in other people's packages.
-
-// httpAnswer returns a response with headers, given as names and values in turn.
-func httpAnswer(status int, header ...string) *http.Response {
-	r := &http.Response{StatusCode: status, Header: http.Header{}}
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	return r
-}
-
-type openaiLike struct {
-	Code       string
-	StatusCode int
-	Response   *http.Response
-}
-
-func (*openaiLike) Error() string { return "openai" }
-
-type ownStringLike string
-
-type anthropicLike struct {
-	StatusCode int
-	Response   *http.Response
-	code       ownStringLike
-}
-
-func (*anthropicLike) Error() string              { return "anthropic" }
-func (e *anthropicLike) ErrorCode() ownStringLike { return e.code }
-
-type goOpenaiLike struct {
-	Code           any
-	HTTPStatusCode int
-}
-
-func (*goOpenaiLike) Error() string { return "go-openai" }
-
-type goOpenaiRequestLike struct {
-	HTTPStatusCode int
-	Err            error
-}
-
-func (*goOpenaiRequestLike) Error() string   { return "go-openai request" }
-func (e *goOpenaiRequestLike) Unwrap() error { return e.Err }
-
-type azureLike struct {
-	ErrorCode   string
-	StatusCode  int
-	RawResponse *http.Response
-}
-
-func (*azureLike) Error() string { return "azcore" }
-
-type googleLike struct {
-	Code   int
-	Header http.Header
-}
-
-func (*googleLike) Error() string { return "googleapi" }
-
-type genaiLike struct {
-	Code   int
-	Status string
-}
-
-func (genaiLike) Error() string { return "genai" }
-
-type kubeDetails struct{ RetryAfterSeconds int32 }
-
-type kubeStatus struct {
-	Code    int32
-	Details *kubeDetails
-}
-
-type kubeLike struct{ ErrStatus kubeStatus }
-
-func (*kubeLike) Error() string { return "k8s" }
-
-type smithyLike struct {
-	status int
-	Err    error
-}
-
-func (*smithyLike) Error() string         { return "smithy response" }
-func (e *smithyLike) HTTPStatusCode() int { return e.status }
-func (e *smithyLike) Unwrap() error       { return e.Err }
-
-type smithyAPILike struct{ code string }
-
-func (*smithyAPILike) Error() string       { return "smithy API" }
-func (e *smithyAPILike) ErrorCode() string { return e.code }
-
-type smithySendLike struct{}
-
-func (*smithySendLike) Error() string         { return "smithy send" }
-func (*smithySendLike) ConnectionError() bool { return true }
-
-type smithyCanceledLike struct{}
-
-func (*smithyCanceledLike) Error() string       { return "smithy canceled" }
-func (*smithyCanceledLike) CanceledError() bool { return true }
-
-type slackLike struct{ Code int }
-
-func (slackLike) Error() string         { return "slack" }
-func (e slackLike) HTTPStatusCode() int { return e.Code }
-func (e slackLike) Retryable() bool     { return e.Code >= 500 }
-
-type slackLimitLike struct{ RetryAfter time.Duration }
-
-func (*slackLimitLike) Error() string   { return "slack limit" }
-func (*slackLimitLike) Retryable() bool { return true }
-
-type githubLike struct{ Response *http.Response }
-
-func (*githubLike) Error() string { return "go-github" }
-
-type githubAbuseLike struct {
-	Response   *http.Response
-	RetryAfter *time.Duration
-}
-
-func (*githubAbuseLike) Error() string { return "go-github abuse" }
-
-type fantasyLike struct {
-	StatusCode      int
-	ResponseHeaders map[string]string
-	never           bool
-}
-
-func (*fantasyLike) Error() string       { return "fantasy" }
-func (e *fantasyLike) IsRetryable() bool { return !e.never }
-
-type statusMethodLike int
-
-func (statusMethodLike) Error() string     { return "status" }
-func (e statusMethodLike) StatusCode() int { return int(e) }
-
-type gaxLike struct {
-	http int
-	grpc *grpcStatusLike
-}
-
-func (*gaxLike) Error() string                 { return "gax" }
-func (e *gaxLike) HTTPCode() int               { return e.http }
-func (e *gaxLike) GRPCStatus() *grpcStatusLike { return e.grpc }
-
-// Code is named as the number types of gRPC and connect are.
-type Code uint32
-
-type grpcStatusLike struct{ code Code }
-
-func (s *grpcStatusLike) Code() Code {
-	if s == nil {
-		return 0
-	}
-	return s.code
-}
-
-type grpcLike struct{ status *grpcStatusLike }
-
-func (*grpcLike) Error() string                 { return "grpc" }
-func (e *grpcLike) GRPCStatus() *grpcStatusLike { return e.status }
-
-type connectLike struct {
-	code Code
-	err  error
-}
-
-func (*connectLike) Error() string   { return "connect" }
-func (e *connectLike) Code() Code    { return e.code }
-func (e *connectLike) Unwrap() error { return e.err }
-
-type otherCodeLike struct{}
-
-func (otherCodeLike) Error() string { return "other code" }
-func (otherCodeLike) Code() uint32  { return 14 }
-
-type jsonrpcLike struct {
-	Code    int64
-	Message string
-}
-
-func (e *jsonrpcLike) Error() string { return e.Message }
-
-// URLElicitationRequiredError is known by its name.
-type URLElicitationRequiredError struct{}
-
-func (URLElicitationRequiredError) Error() string { return "URL elicitation required" }
-
-type pgLike struct{ state string }
-
-func (*pgLike) Error() string      { return "pg" }
-func (e *pgLike) SQLState() string { return e.state }
-
-type pqLike string
-
-func (pqLike) Error() string      { return "pq" }
-func (e pqLike) SQLState() string { return string(e) }
-
-type pgxSafeLike bool
-
-func (pgxSafeLike) Error() string       { return "pgx" }
-func (e pgxSafeLike) SafeToRetry() bool { return bool(e) }
-
-type pgxErrorLike struct {
-	pgxSafeLike
-	err error
-}
-
-func (e pgxErrorLike) Unwrap() error { return e.err }
-
-// pgxNoRowsLike is sql.ErrNoRows, and not by Unwrap.
-type pgxNoRowsLike struct{}
-
-func (pgxNoRowsLike) Error() string        { return "no rows in result set" }
-func (pgxNoRowsLike) Is(target error) bool { return target == sql.ErrNoRows }
-
-type mysqlLike struct {
-	Number  uint16
-	Message string
-}
-
-func (*mysqlLike) Error() string { return "mysql" }
-
-type redisLike string
-
-func (e redisLike) Error() string { return string(e) }
-func (redisLike) RedisError()     {}
-
-type retryableLike bool
-
-func (retryableLike) Error() string          { return "retryable" }
-func (e retryableLike) RetryableError() bool { return bool(e) }
-
-type isLike struct{ target error }
-
-func (isLike) Error() string          { return "is" }
-func (e isLike) Is(target error) bool { return target == e.target }
-
-// h2StreamLike is seen as the stream error of net/http is: by a struct of its
-// shape, whatever that is called.
-type h2StreamLike struct {
-	StreamID uint32
-	Code     uint32
-	Cause    error
-}
-
-func (h2StreamLike) Error() string { return "stream error" }
-
-func (e h2StreamLike) As(target any) bool {
-	to := reflect.ValueOf(target).Elem()
-	if to.Type() == reflect.TypeFor[h2StreamLike]() || !to.Type().ConvertibleTo(reflect.TypeFor[h2StreamLike]()) {
-		return false
-	}
-	to.Set(reflect.ValueOf(e).Convert(to.Type()))
-	return true
 }

@@ -13,11 +13,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhealth/toolhealth/internal/machine"
+	"github.com/toolhealth/toolhealth/internal/race"
+	"github.com/toolhealth/toolhealth/internal/stamp"
 )
 
-// What every call pays: the promises of README.md about allocations.
-func TestTheCallPathDoesNotAllocate(t *testing.T) {
-	if raceEnabled {
+// The allocations of each call, as README.md promises them.
+func TestCost_CallPathDoesNotAllocate(t *testing.T) {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	ctx := context.Background()
@@ -90,9 +94,9 @@ func TestTheCallPathDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-// Entries lie side by side in memory. What one tool's calls write must not share
-// a cache line with what another tool's calls read.
-func TestTheLayoutOfAnEntryFitsCacheLines(t *testing.T) {
+// Entries are adjacent in memory. Fields that the calls of one tool write must not
+// share a cache line with fields that the calls of another tool read.
+func TestCost_EntryFitsCacheLines(t *testing.T) {
 	if strconv.IntSize != 64 {
 		t.Skip("laid out for 64 bits")
 	}
@@ -111,32 +115,32 @@ func TestTheLayoutOfAnEntryFitsCacheLines(t *testing.T) {
 		assert.Zero(t, uintptr(unsafe.Pointer(&n.Value.stats))%line)
 	}
 	t.Logf("an entry is %d bytes, its counters begin at %d", size, stats)
-	// What each success writes is within the first line of the counters.
+	// The fields that each success writes are in the first line of the counters.
 	var s Stats
 	assert.Less(t, unsafe.Offsetof(s.permitOK), uintptr(line))
 	assert.Less(t, unsafe.Offsetof(s.sumOK), uintptr(line))
 	assert.Less(t, unsafe.Offsetof(s.admitted), uintptr(line))
 }
 
-// The compiler keeps a struct in registers if it has no more than four words, and
-// neither it nor a struct in it has more than four fields.
-func TestAPermitIsReturnedInRegisters(t *testing.T) {
+// The compiler keeps a struct in registers if it has at most four words, and if neither
+// the struct nor a struct in it has more than four fields.
+func TestCost_PermitIsReturnedInRegisters(t *testing.T) {
 	if strconv.IntSize != 64 {
 		t.Skip("laid out for 64 bits")
 	}
 	const most = 4
 	assert.LessOrEqual(t, unsafe.Sizeof(Permit{}), most*unsafe.Sizeof(uintptr(0)))
 	assert.LessOrEqual(t, reflect.TypeFor[Permit]().NumField(), most)
-	assert.LessOrEqual(t, reflect.TypeFor[stamp]().NumField(), most)
+	assert.LessOrEqual(t, reflect.TypeFor[stamp.Stamp]().NumField(), most)
 }
 
-// internal/bench allocates things of these sizes to show what they cost alone.
-func TestTheSizesThatBenchmarksRepeatAreTheseStill(t *testing.T) {
+// Every attempt allocates a frame, every change of a breaker a snapshot.
+func TestCost_SizesOfWhatIsAllocated(t *testing.T) {
 	if strconv.IntSize != 64 {
 		t.Skip("laid out for 64 bits")
 	}
-	assert.EqualValues(t, 32, unsafe.Sizeof(frame{}))
-	assert.EqualValues(t, 112, unsafe.Sizeof(snapshot{}))
+	assert.EqualValues(t, 32, unsafe.Sizeof(callFrame{}))
+	assert.EqualValues(t, 112, unsafe.Sizeof(machine.Snapshot{}))
 }
 
 func heapInUse() uint64 {
@@ -147,9 +151,9 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-func TestAnIdleToolCostsAtMost400Bytes(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector needs memory of its own")
+func TestCost_IdleToolTakesAtMost400Bytes(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates memory")
 	}
 	const tools = 10_000
 	names := make([]string, tools)
@@ -164,14 +168,14 @@ func TestAnIdleToolCostsAtMost400Bytes(t *testing.T) {
 	}
 	each := float64(int64(heapInUse()-before)) / tools
 	assert.LessOrEqual(t, each, 400.0)
-	assert.GreaterOrEqual(t, each, 150.0, "measured something")
+	assert.GreaterOrEqual(t, each, 150.0, "too small to be a measurement")
 	t.Logf("%.0f bytes per tool, its name of %d bytes included", each, len(names[0]))
 	assert.Equal(t, tools, r.Len())
 	runtime.KeepAlive(names)
 }
 
-// Nothing runs in the background: no goroutine for all that a registry can do.
-func TestARegistryStartsNoGoroutine(t *testing.T) {
+// No method of a registry or gate starts a goroutine.
+func TestRegistry_StartsNoGoroutine(t *testing.T) {
 	before := runtime.NumGoroutine()
 	r := NewRegistry()
 	g := &Gate{Registry: r}
@@ -189,4 +193,30 @@ func TestARegistryStartsNoGoroutine(t *testing.T) {
 	r.HealthSummary()
 	stop()
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before)
+}
+
+func TestGuard_HealthyCallAllocatesItsContext(t *testing.T) {
+	g := guardOn(t, NewRegistry(), nil)
+	ctx := context.Background()
+	fn := func(context.Context, string) (string, error) { return "x", nil }
+	wrapped := Wrap(g, "a", func(_ context.Context, in int) (int, error) { return in, nil })
+	checked := CheckResult(func(string) error { return nil })
+	full := registryWith(t, func(c *Config) { c.MaxTools = 1 })
+	failTimes(full, "open", 3)
+	untracked := guardOn(t, full, nil)
+	observed := guardOn(t, NewRegistry(), func(c *GuardConfig) { c.Observe = unheard })
+	for name, c := range map[string]struct {
+		most float64
+		call func()
+	}{
+		"Call":            {3, func() { _, _ = Call(ctx, g, "a", fn) }},
+		"Call, untracked": {4, func() { _, _ = Call(ctx, untracked, "a", fn) }},
+		"Call, observed":  {3, func() { _, _ = Call(ctx, observed, "a", fn) }},
+		"Wrap":            {4, func() { _, _ = wrapped(ctx, 7) }},
+		"Call with check": {5, func() { _, _ = Call(ctx, g, "a", fn, checked) }},
+	} {
+		if got := testing.AllocsPerRun(1000, c.call); got > c.most {
+			t.Errorf("%s allocates %v times, want %v at most", name, got, c.most)
+		}
+	}
 }

@@ -6,73 +6,75 @@
 // model gets a short text instead of a timeout; one call at a time finds out
 // whether the tool is well again; a substitute can take the calls meanwhile.
 //
-// It keeps no global state, it starts no timers and, unless a [Policy] says Detach,
-// no goroutines, and there is nothing to close.
+// # Which level to take
 //
-// # Three levels of use
-//
-// By name, for engines that cannot carry a value from before a call to after it:
-// [Registry.AllowRequest], then [Registry.RecordSuccess],
-// [Registry.RecordFailure] or [Registry.Record].
-//
-// With a [Gate], before and after one call: [Gate.Allow] returns a [Permit], or a
-// [Refusal] that is fit to be shown to the model, and [Permit.Done] takes the
-// call's error. The permit ties the two together, so that what comes late or twice
-// decides nothing that it should not.
-//
-// With a [Guard], around the call: [Wrap] or [Call] retry with back-off and a
-// budget, limit the time of an attempt, check results, turn panics into errors and
-// fall back to substitutes. The error is a [ToolError] that says why it stopped: its
-// text is for the model, Details is for logs. Set Timeout, which is none by default,
-// and SideEffects for tools that act.
-//
-// All three may share one registry. This is the second:
+// Most programs want a [Guard]. [Wrap] a tool's function once and call what it
+// returns; or use [Call]. A Guard retries with back-off and a budget, limits the time
+// of an attempt, checks results, turns panics into errors and goes on to substitutes.
+// The error is a [ToolError]: its text is for the model, Details is for logs, Reason
+// says why the call ended. Set Timeout, which is none by default, and SideEffects for
+// tools that act.
 //
 //	gate := &toolhealth.Gate{Registry: toolhealth.NewRegistry()}
+//	guard, err := toolhealth.NewGuard(gate, toolhealth.DefaultGuardConfig())
+//	...
+//	search := toolhealth.Wrap(guard, "search", client.Search)
+//	out, err := search(ctx, query)
+//
+// A [Gate] is for a loop of your own, before and after one call. [Gate.Allow] returns
+// a [Permit], or a [Refusal] that can be shown to the model; [Permit.Done] takes the
+// call's error. The permit ties the two together, so that a late or repeated report
+// cannot change the breaker. After a failed attempt call Allow again: only a Guard
+// goes on to a substitute by itself.
 //
 //	permit, err := gate.Allow(ctx, "search")
 //	if err != nil {
-//		return err.Error() // a soft error for the model
+//		return err.Error() // for the model
 //	}
 //	defer permit.Release() // on every way out; after Done it does nothing
-//	out, err := search(ctx, query)
+//	out, err := client.Search(ctx, query)
 //	permit.Done(ctx, err)
 //
-// After a failed attempt, Allow again: only a Guard goes on to a substitute by itself.
+// By name is for engines that can carry no value from before a call to after it:
+// [Registry.AllowRequest], then [Registry.Record]. A late report is taken for a
+// current one.
 //
-// # Health
-//
-// Every outcome goes into the tool's [Stats]: counts, durations, and a moving
-// average of success in which each call weighs 30 %. The score, 0.3 x success rate
-// + 0.7 x moving average, makes a [HealthStatus]; it informs and blocks nothing.
-// [Registry.Health], [Registry.All] and [Registry.HealthSummary] read it all, as
-// JSON too.
+// All levels can share one [Registry]. A [HealthRouter] names the substitutes.
 //
 // # The breaker
 //
 // Each tool has a breaker of three states ([State]). Closed, it counts consecutive
-// failures, and opens at [BreakerConfig] FailureThreshold. Open, it refuses until
-// the cooldown is over; then one caller gets the probe. Half-open, it refuses
-// everyone else until the probe reports, or its lease runs out, which makes it open
-// again with a cooldown that began when the lease ended. [Registry.Available] and
-// all else that reads answer as the gate would, at every instant.
+// failures, and opens at [BreakerConfig] FailureThreshold. Open, it refuses until the
+// cooldown is over; then one caller gets the probe. Half-open, it refuses everyone else
+// until the probe reports, or its lease runs out, which makes it open again with a
+// cooldown that began when the lease ended. [Registry.Available] and everything else
+// that reads answer as the gate would, at every instant. [Permit] says what the end of
+// a call does in each state.
 //
 // An operator can hold a tool open with [Registry.Isolate], close it with
-// [Registry.Reset], and change everything with [Registry.SetConfig] while it is in
-// use. [Registry.OnTransition] tells of every change, in order.
+// [Registry.Reset], and change every rule with [Registry.SetConfig] while it is in use.
+// [Registry.OnTransition] reports every change, in order.
+//
+// # Health
+//
+// Every outcome goes into the tool's [Stats]: counts, durations, and a moving average
+// of success in which each call weighs 30 %. The score, 0.3 x success rate + 0.7 x
+// moving average, makes a [HealthStatus]; it informs and blocks nothing.
+// [Registry.Health] and [Registry.HealthSummary] return it all, as JSON too.
 //
 // # What an error means
 //
-// [Classify] turns an error into a [Verdict]: whether it is the tool's fault
-// ([Outcome]), what happened ([Kind]), whether to try again. A cancelled caller and
-// a rejected request are no failures of the tool. [ErrorRules] puts rules of one's
-// own first; [WithVerdict] marks an error where it arises.
+// [Classify] turns an error into a [Verdict]: whether it counts against the tool
+// ([Outcome]), what happened ([Kind]), whether to try again. A canceled caller and a
+// rejected request do not count against the tool. Use [ErrorRules] to add your own
+// rules, and [WithVerdict] to mark an error where it arises.
 //
-// # Time
+// # Time, goroutines, state
 //
-// Time is that of the monotonic clock since the registry was made. A registry that
-// is made inside a testing/synctest bubble lives in the bubble's time.
+// Time is the monotonic clock since the registry was made. A registry that is made
+// inside a testing/synctest bubble lives in the bubble's time.
 //
-// The README has the tables: outcomes and states, defaults, errors, JSON keys, and
-// what this package does not do.
+// Breakers use no timers and no goroutines. A Guard uses a timer for a Timeout and for
+// a back-off, and a goroutine where a [Policy] says Detach. The only package-level
+// state is a cache of what error types can be asked. There is nothing to close.
 package toolhealth

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,8 +55,8 @@ type apiError struct{ code int }
 func (e *apiError) Error() string   { return http.StatusText(e.code) }
 func (e *apiError) StatusCode() int { return e.code }
 
-// The permit ties what comes after a call to what came before it. Errors are
-// classified: a 404 is an answer, a 503 counts against the tool.
+// The permit ties the report of a call to its admission. Errors are classified: a 404
+// is an answer, a 503 counts against the tool.
 func ExampleGate() {
 	ctx := context.Background()
 	gate := &toolhealth.Gate{Registry: toolhealth.NewRegistry()}
@@ -63,7 +64,7 @@ func ExampleGate() {
 	call := func(tool string, fn func(context.Context) error) error {
 		permit, err := gate.Allow(ctx, tool)
 		if err != nil {
-			return err // nothing ran; the text is fit for the model
+			return err // nothing ran; the text is safe for the model
 		}
 		defer permit.Release() // whatever happens, the permit is settled
 		err = fn(ctx)
@@ -109,7 +110,7 @@ func ExampleGate_router() {
 	fmt.Println(permit.Tool(), err)
 	permit.Done(ctx, nil)
 
-	// What to offer to the model, and what to leave out for now.
+	// Which tools to offer to the model, and which to leave out for now.
 	for range 3 {
 		registry.RecordFailure("translate", time.Second)
 	}
@@ -202,12 +203,7 @@ func ExampleRegistry_HealthSummary() {
 	//       "state": "closed",
 	//       "available": true,
 	//       "probe_due": false,
-	//       "reason": "none",
-	//       "retry_after_seconds": 0,
 	//       "score": 0.64,
-	//       "ewma": 0.7,
-	//       "success_rate": 0.5,
-	//       "calls": 2,
 	//       "successes": 1,
 	//       "failures": 1,
 	//       "failures_by_kind": {
@@ -217,22 +213,27 @@ func ExampleRegistry_HealthSummary() {
 	//       "throttled": 0,
 	//       "neutral": 0,
 	//       "refused": 0,
+	//       "ewma": 0.7,
 	//       "consecutive_failures": 1,
 	//       "last_failure_kind": "unknown",
 	//       "refused_in_row": 0,
 	//       "trips": 0,
 	//       "epoch": 1,
 	//       "since": "0001-01-01T00:00:00Z",
+	//       "in_flight": 0,
+	//       "reason": "none",
+	//       "retry_after_seconds": 0,
+	//       "calls": 2,
+	//       "success_rate": 0.5,
 	//       "average_seconds": 0.6,
 	//       "average_success_seconds": 0.2,
-	//       "max_seconds": 1,
-	//       "in_flight": 0
+	//       "max_seconds": 1
 	//     }
 	//   ]
 	// }
 }
 
-// All yields the tools in order; any method may be called meanwhile.
+// All yields the tools in order. The loop may call any method.
 func ExampleRegistry_All() {
 	registry := toolhealth.NewRegistry()
 	registry.RecordSuccess("weather", time.Second)
@@ -269,12 +270,12 @@ func ExampleConfig() {
 	}
 	fmt.Println(registry.Available("crawler"), registry.Available("search"))
 
-	// The same from a file: what is absent keeps its default.
+	// The same from a file: an absent key keeps its default.
 	var loaded toolhealth.Config
 	err = json.Unmarshal([]byte(`{"tools": {"crawler": {"failure_threshold": 10}}}`), &loaded)
 	fmt.Println(err, loaded.Tools["crawler"] == patient, loaded.MaxTools)
 
-	// A configuration that cannot be meant says so, field by field.
+	// An invalid configuration returns an error that names each field.
 	loaded.Breaker.RecoveryDuration = -time.Second
 	fmt.Println(registry.SetConfig(loaded))
 	// Output:
@@ -311,14 +312,14 @@ func ExampleRegistry_OnTransition() {
 	// search: half-open -> closed, probe_succeeded, streak 0
 }
 
-// errPending and quotaError are errors that only their owner understands.
+// errPending and quotaError are errors that the library cannot know.
 var errPending = errors.New("waiting for approval")
 
 type quotaError struct{ resets time.Duration }
 
 func (e *quotaError) Error() string { return "quota used up" }
 
-// Rules of one's own come before the built-in ones.
+// Your own rules come before the built-in ones.
 func ExampleErrorRules() {
 	classify := toolhealth.ErrorRules{Own: []toolhealth.Rule{
 		toolhealth.For(func(e *quotaError) toolhealth.Verdict {
@@ -349,7 +350,8 @@ func ExampleErrorRules() {
 	// tool temporarily unavailable: rate limited; retry after 90s
 }
 
-// The same error may be anybody's fault. The place that knows says whose.
+// The same error can be the fault of the model or of the tool. The code that knows the
+// fault marks the error.
 func ExampleWithVerdict() {
 	parse := func(arguments string) error {
 		var query struct{ Text string }
@@ -368,7 +370,7 @@ func ExampleWithVerdict() {
 	// <nil>
 }
 
-// What the default says about some errors.
+// The default verdicts of some errors.
 func ExampleClassify() {
 	ctx := context.Background()
 	for _, err := range []error{
@@ -414,9 +416,199 @@ func ExampleBreaker() {
 	// closed true
 }
 
+// newExampleGuard returns a guard that does not wait between attempts, so that the
+// examples are quick.
+func newExampleGuard(change func(*toolhealth.GuardConfig), substitutes map[string][]string) *toolhealth.Guard {
+	router, err := toolhealth.NewHealthRouter(substitutes)
+	if err != nil {
+		panic(err)
+	}
+	config := toolhealth.DefaultGuardConfig()
+	config.Default.BackoffBase = 0
+	if change != nil {
+		change(&config)
+	}
+	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: toolhealth.NewRegistry(), Router: router}, config)
+	if err != nil {
+		panic(err)
+	}
+	return guard
+}
+
+// Wrap a client's method once, call it as before.
+func ExampleWrap() {
+	guard := newExampleGuard(nil, nil)
+	hiccups := 1
+	search := toolhealth.Wrap(guard, "search", func(_ context.Context, query string) (string, error) {
+		if hiccups > 0 {
+			hiccups--
+			return "", &apiError{503}
+		}
+		return "3 pages on " + query, nil
+	})
+	ctx, info := toolhealth.WithCallInfo(context.Background())
+	fmt.Println(search(ctx, "go"))
+	fmt.Println(info.Served, info.Attempts)
+	// Output:
+	// 3 pages on go <nil>
+	// search 2
+}
+
+// A substitute may take other arguments: the function adapts them.
+func ExampleSubstitute() {
+	guard := newExampleGuard(nil, map[string][]string{"search": {"archive"}})
+	type archiveQuery struct {
+		Words []string
+		Limit int
+	}
+	archive := func(_ context.Context, q archiveQuery) (string, error) {
+		return fmt.Sprintf("%d old pages on %s", q.Limit, strings.Join(q.Words, "+")), nil
+	}
+	search := toolhealth.Wrap(guard, "search",
+		func(context.Context, string) (string, error) { return "", &apiError{503} },
+		toolhealth.Substitute("archive", func(ctx context.Context, query string) (string, error) {
+			return archive(ctx, archiveQuery{strings.Fields(query), 2})
+		}))
+
+	ctx, info := toolhealth.WithCallInfo(context.Background())
+	fmt.Println(search(ctx, "circuit breaker"))
+	fmt.Println(info.Requested, info.Served, info.Attempts)
+
+	_, err := search(toolhealth.WithoutFallback(context.Background()), "circuit breaker")
+	fmt.Println(err)
+	// Output:
+	// 2 old pages on circuit+breaker <nil>
+	// search archive 3
+	// tool temporarily unavailable: circuit breaker open; retry after 30s
+}
+
+// A tool with side effects is not repeated unless it surely did not act.
+func ExampleCall_sideEffects() {
+	guard := newExampleGuard(func(c *toolhealth.GuardConfig) {
+		payment := c.Default
+		payment.SideEffects = true
+		c.Tools = map[string]toolhealth.Policy{"pay": payment}
+	}, nil)
+	runs := 0
+	_, err := toolhealth.Call(context.Background(), guard, "pay", func(context.Context, string) (string, error) {
+		runs++
+		return "", &apiError{502} // perhaps it was paid, perhaps not
+	})
+	failed, _ := errors.AsType[*toolhealth.ToolError](err)
+	fmt.Println(failed.Reason, runs)
+	fmt.Println(err)
+	// Output:
+	// tool_failure:outcome_unknown 1
+	// tool outcome unknown: the action may have been carried out, check before repeating it
+}
+
+// Some tools report errors inside a result. A check makes those errors count.
+func ExampleCheckResult() {
+	guard := newExampleGuard(nil, nil)
+	type result struct {
+		IsError bool
+		Text    string
+	}
+	flagged := toolhealth.CheckResult(func(r result) error {
+		if !r.IsError {
+			return nil
+		}
+		return toolhealth.WithVerdict(errors.New("the result is marked as an error"),
+			toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected, Kind: toolhealth.KindInvalidRequest})
+	})
+	out, err := toolhealth.Call(context.Background(), guard, "mcp", func(context.Context, string) (result, error) {
+		return result{true, "no such file"}, nil
+	}, flagged)
+	fmt.Println(out.Text)
+	fmt.Println(err)
+	// Output:
+	// no such file
+	// tool failed: the request was rejected
+}
+
+// Partial is the last resort: an answer that is better than none.
+func ExamplePartial() {
+	guard := newExampleGuard(nil, nil)
+	ctx, info := toolhealth.WithCallInfo(context.Background())
+	out, err := toolhealth.Call(ctx, guard, "prices",
+		func(context.Context, string) (string, error) { return "", &apiError{500} },
+		toolhealth.Partial(func(_ context.Context, failed *toolhealth.ToolError) (string, error) {
+			return "yesterday's prices, because of " + failed.Kind.String(), nil
+		}))
+	fmt.Println(out, err, info.Partial)
+	// Output:
+	// yesterday's prices, because of server_error <nil> true
+}
+
+// The error of a guarded call as a tool result.
+func ExampleToolError_MarshalJSON() {
+	guard := newExampleGuard(nil, nil)
+	_, err := toolhealth.Call(context.Background(), guard, "search", func(context.Context, string) (int, error) {
+		return 0, &apiError{404}
+	})
+	failed, _ := errors.AsType[*toolhealth.ToolError](err)
+	text, _ := json.Marshal(failed)
+	fmt.Println(string(text))
+	cause, _ := errors.AsType[*apiError](err)
+	fmt.Println(cause.code)
+	// Output:
+	// {"reason":"tool_failure:non_retryable","kind":"not_found","attempts":1,"text":"tool failed: not found"}
+	// 404
+}
+
+// An engine with its own loop uses the retry policy alone. Next records the verdict,
+// too.
+func ExampleGuard_Next() {
+	registry := toolhealth.NewRegistry()
+	config := toolhealth.DefaultGuardConfig()
+	config.Default.MaxAttempts = 5
+	config.Default.Jitter = 0
+	config.Default.BackoffBase = time.Millisecond
+	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: registry}, config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for attempt := 1; registry.AllowRequest("search"); attempt++ {
+		v := toolhealth.ClassifyHTTP(503, nil) // the outcome of the engine's call
+		d := guard.Next("search", attempt, v)
+		if d.Reason != toolhealth.RetryAllowed {
+			fmt.Println(attempt, d.Reason, d.Streak, d.Wait.Round(time.Second))
+			break
+		}
+		fmt.Println(attempt, d.Reason, d.Streak, d.Wait)
+		time.Sleep(d.Wait)
+	}
+	// Output:
+	// 1 tool_retry:allowed 1 1ms
+	// 2 tool_retry:allowed 2 2ms
+	// 3 tool_unavailable:circuit_open 3 30s
+}
+
+// An observer hears of each attempt and of each finished call: the place for
+// metrics and traces.
+func ExampleGuardConfig_observe() {
+	guard := newExampleGuard(func(c *toolhealth.GuardConfig) {
+		c.Observe = func(_ context.Context, e toolhealth.Event) {
+			if e.Final {
+				fmt.Println("call:", e.Tool, e.Reason, e.Attempt)
+				return
+			}
+			fmt.Println("attempt:", e.Served, e.Attempt, e.Verdict.Outcome, e.Reason)
+		}
+	}, nil)
+	_, _ = toolhealth.Call(context.Background(), guard, "search", func(context.Context, string) (int, error) {
+		return 0, &apiError{500}
+	})
+	// Output:
+	// attempt: search 1 failure tool_retry:allowed
+	// attempt: search 2 failure tool_failure:retry_exhausted
+	// call: search tool_failure:retry_exhausted 2
+}
+
 // A registry that is made inside a synctest bubble lives in the bubble's time, so
 // tests of an agent need not wait for a cooldown. This is such a test.
-func TestARegistryLivesInTheTimeOfTheBubbleItWasMadeIn(t *testing.T) {
+func TestRegistry_LivesInTimeOfItsBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := toolhealth.NewRegistry()
 		for range 3 {
@@ -435,4 +627,263 @@ func TestARegistryLivesInTheTimeOfTheBubbleItWasMadeIn(t *testing.T) {
 			t.Errorf("the probe succeeded and the breaker is %v", h.State)
 		}
 	})
+}
+
+// The functions of this file that README.md shows stand there word for word; a test
+// in internal/proof/documents compares them.
+
+// runTool and searchClient stand for the tools of a host: search is down, everything
+// else works.
+func runTool(_ context.Context, tool, args string) (string, error) {
+	if tool == "search" {
+		return "", &apiError{503}
+	}
+	return tool + " for " + args, nil
+}
+
+type searchClient string
+
+func (c searchClient) Search(ctx context.Context, query string) (string, error) {
+	return runTool(ctx, string(c), query)
+}
+
+func wrapSearch(guard *toolhealth.Guard, primary, backup searchClient) func(context.Context, string) (string, error) {
+	return toolhealth.Wrap(guard, "search", primary.Search,
+		toolhealth.Substitute("search_backup", backup.Search)) // its arguments may differ: adapt them here
+}
+
+func callThroughGate(ctx context.Context, gate *toolhealth.Gate, tool, args string) string {
+	permit, err := gate.Allow(ctx, tool)
+	if err != nil {
+		return err.Error() // "tool temporarily unavailable: circuit breaker open; retry after 30s"
+	}
+	defer permit.Release() // on every way out; after Done it does nothing
+
+	out, err := runTool(ctx, permit.Tool(), args) // a substitute's name if the call was re-routed
+	permit.Done(ctx, err)
+	if err != nil {
+		return "tool failed"
+	}
+	return out
+}
+
+func callByName(ctx context.Context, registry *toolhealth.Registry, tool, args string) string {
+	if !registry.AllowRequest(tool) {
+		return "tool temporarily unavailable"
+	}
+	start := time.Now()
+	out, err := runTool(ctx, tool, args)
+	registry.Record(tool, toolhealth.Classify(ctx, err), time.Since(start))
+	if err != nil {
+		return "tool failed"
+	}
+	return out
+}
+
+func newGuard(file []byte) (*toolhealth.Guard, error) {
+	var c struct {
+		Health      toolhealth.Config
+		Guard       toolhealth.GuardConfig
+		Substitutes map[string][]string
+	}
+	if err := json.Unmarshal(file, &c); err != nil {
+		return nil, err
+	}
+	registry, err := toolhealth.NewRegistryWithConfig(c.Health)
+	if err != nil {
+		return nil, err
+	}
+	router, err := toolhealth.NewHealthRouter(c.Substitutes)
+	if err != nil {
+		return nil, err
+	}
+	return toolhealth.NewGuard(&toolhealth.Gate{Registry: registry, Router: router}, c.Guard)
+}
+
+// By name: for engines that cannot carry a permit from before a call to after it.
+func Example_byName() {
+	registry := toolhealth.NewRegistry()
+	for range 4 {
+		fmt.Println(callByName(context.Background(), registry, "search", "go"))
+	}
+	fmt.Println(callByName(context.Background(), registry, "weather", "Lisbon"))
+	// Output:
+	// tool failed
+	// tool failed
+	// tool failed
+	// tool temporarily unavailable
+	// weather for Lisbon
+}
+
+// A Gate: before and after one call, tied together by a permit.
+func Example_gate() {
+	gate := &toolhealth.Gate{Registry: toolhealth.NewRegistry()}
+	for range 4 {
+		fmt.Println(callThroughGate(context.Background(), gate, "search", "go"))
+	}
+	fmt.Println(callThroughGate(context.Background(), gate, "weather", "Lisbon"))
+	// Output:
+	// tool failed
+	// tool failed
+	// tool failed
+	// tool temporarily unavailable: circuit breaker open; retry after 30s
+	// weather for Lisbon
+}
+
+// A Guard: around the call, with retries, time limits and substitutes.
+func Example_guard() {
+	const file = `{
+		"guard": {"default": {"timeout": "10s"}},
+		"substitutes": {"search": ["search_backup"]}
+	}`
+	guard, err := newGuard([]byte(file))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// The first attempt fails, so does its retry, and the substitute answers.
+	search := wrapSearch(guard, "search", "search_backup")
+	fmt.Println(search(context.Background(), "go"))
+
+	// Without a substitute that works, the error says why it stopped.
+	guard, _ = newGuard([]byte(file))
+	search = wrapSearch(guard, "search", "search")
+	_, err = search(context.Background(), "go")
+	failed, _ := errors.AsType[*toolhealth.ToolError](err)
+	fmt.Println(failed.Reason)
+	fmt.Println(failed)
+	// Output:
+	// search_backup for go <nil>
+	// tool_failure:retry_exhausted
+	// tool failed after 3 attempts: internal error of the tool
+}
+
+// A policy of one tool is whole in Go: start from a copy of the default. This mail is
+// sent once, unless an attempt surely never reached the server.
+func ExampleGuardConfig_tools() {
+	config := toolhealth.DefaultGuardConfig()
+	config.Default.Timeout = 10 * time.Second
+	mail := config.Default
+	mail.SideEffects = true
+	config.Tools = map[string]toolhealth.Policy{"mail": mail}
+
+	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: toolhealth.NewRegistry()}, config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sent := 0
+	_, err = toolhealth.Call(context.Background(), guard, "mail", func(ctx context.Context, _ string) (string, error) {
+		sent++
+		_, limited := ctx.Deadline()
+		fmt.Println("limited:", limited)
+		return "", &apiError{503}
+	})
+	fmt.Println("sent:", sent)
+	fmt.Println(err)
+	// Output:
+	// limited: true
+	// sent: 1
+	// tool outcome unknown: the action may have been carried out, check before repeating it
+}
+
+// vendorError says what happened in a way that no library can guess.
+type vendorError struct {
+	HTTP   int
+	Header http.Header
+}
+
+func (e *vendorError) Error() string { return fmt.Sprint("vendor: ", e.HTTP) }
+
+// The errors of well-known SDKs need no rule, because their fields are known. An error
+// type that says it in another way needs one rule.
+func Example_sdkErrors() {
+	errNeedsApproval := errors.New("a person has to agree")
+	classify := toolhealth.ErrorRules{Own: []toolhealth.Rule{ // for Gate.Classify
+		toolhealth.For(func(e *vendorError) toolhealth.Verdict { return toolhealth.ClassifyHTTP(e.HTTP, e.Header) }),
+		toolhealth.Neutral(toolhealth.KindDenied, func(err error) bool { return errors.Is(err, errNeedsApproval) }),
+	}}.Classify
+
+	show := func(name string, v toolhealth.Verdict) {
+		fmt.Println(name, v.Outcome, v.Kind, v.Retryable, v.RetryAfter)
+	}
+	ctx := context.Background()
+	header := http.Header{"Retry-After": {"20"}}
+	show("openai", toolhealth.Classify(ctx, &openaiError{StatusCode: 429, Response: &http.Response{StatusCode: 429, Header: header}}))
+	show("anthropic", toolhealth.Classify(ctx, &anthropicError{StatusCode: 529}))
+	show("googleapi", toolhealth.Classify(ctx, fmt.Errorf("sheets: %w", &googleError{Code: 403})))
+	show("vendor, no rule", toolhealth.Classify(ctx, &vendorError{HTTP: 503}))
+	show("vendor, with it", classify(ctx, &vendorError{HTTP: 503, Header: http.Header{"Retry-After": {"7"}}}))
+	show("approval", classify(ctx, fmt.Errorf("pay: %w", errNeedsApproval)))
+	// Output:
+	// openai throttled rate_limited true 20s
+	// anthropic failure server_error true 0s
+	// googleapi rejected unauthorized false 0s
+	// vendor, no rule failure unknown false 0s
+	// vendor, with it failure server_error true 7s
+	// approval neutral denied false 0s
+}
+
+type openaiError struct {
+	Code       string
+	Message    string
+	StatusCode int
+	Response   *http.Response
+}
+
+func (e *openaiError) Error() string { return e.Message }
+
+type anthropicError struct {
+	StatusCode int
+	RequestID  string
+	Response   *http.Response
+}
+
+func (e *anthropicError) Error() string { return "anthropic" }
+
+type googleError struct {
+	Code   int
+	Header http.Header
+}
+
+func (e *googleError) Error() string { return "google" }
+
+// A model calls an unavailable tool again if it is still offered: leave the tool out of
+// the next request.
+func ExampleGate_Offer() {
+	router, err := toolhealth.NewHealthRouter(map[string][]string{"search": {"archive"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	gate := &toolhealth.Gate{Registry: toolhealth.NewRegistry(), Router: router}
+	for range 3 {
+		gate.Registry.RecordFailure("search", time.Second)
+		gate.Registry.RecordFailure("weather", time.Second)
+	}
+	offer, leaveOut := gate.Offer([]string{"search", "weather", "mail"})
+	fmt.Println("offer:", offer) // search is down, its substitute is not
+	fmt.Println("leave out:", leaveOut)
+	// Output:
+	// offer: [search mail]
+	// leave out: [weather]
+}
+
+// Which tool the call asked for, which one answered, after how many attempts: for logs
+// and bills.
+func ExampleWithCallInfo() {
+	guard := newExampleGuard(nil, map[string][]string{"search": {"archive"}})
+	ctx, info := toolhealth.WithCallInfo(context.Background())
+	answer, err := toolhealth.Call(ctx, guard, "search", func(_ context.Context, tool string) (string, error) {
+		if tool == "search" {
+			return "", &apiError{503}
+		}
+		return "an old page", nil
+	})
+	fmt.Println(answer, err)
+	fmt.Printf("asked for %s, answered by %s, %d attempts, %d waits\n",
+		info.Requested, info.Served, info.Attempts, len(info.Waits))
+	// Output:
+	// an old page <nil>
+	// asked for search, answered by archive, 3 attempts, 1 waits
 }

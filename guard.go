@@ -5,37 +5,50 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/toolhealth/toolhealth/internal/detach"
 	"github.com/toolhealth/toolhealth/internal/errfacts"
 	"github.com/toolhealth/toolhealth/internal/flight"
+	"github.com/toolhealth/toolhealth/internal/frame"
+	"github.com/toolhealth/toolhealth/internal/machine"
+	"github.com/toolhealth/toolhealth/internal/retry"
 )
 
-// Guard makes calls: it asks the gate before each attempt and tells it after,
-// retries with back-off, jitter and a budget, limits the time of an attempt,
-// checks results, turns panics into errors, falls back to substitutes, and says
-// in a stop reason why a call ended. Use it with [Call] or [Wrap].
+// Guard makes calls. It asks the gate before each attempt and reports to it after,
+// retries with back-off, jitter and a budget, limits the time of an attempt, checks
+// results, turns panics into errors, goes on to substitutes, and says in a stop
+// reason why a call ended. Use it with [Call] or [Wrap].
 //
-// Retries live here and nowhere else: a guarded call inside a guarded call (with
-// the ctx that the tool function was given) does not retry, and one for the same
-// tool rides on the outer call's admission and is not counted again. Switch off
-// the retries of your SDK.
+// A call is repeated only if the error says that the same call may succeed later, and
+// only if the wait fits the caller's deadline and MaxWait. A caller that is canceled
+// does not wait to the end.
 //
-// A Guard may be used from any goroutine. It starts none, except for Detach. The
-// zero Guard, and a nil one, makes each call once and keeps nothing.
+// Retries live here and nowhere else. Switch off the retries of your SDK: three there
+// and two here are six requests, of which the breaker sees two. A guarded call inside
+// a guarded call, with the ctx that the tool function was given, does not retry; one
+// for the same tool is part of the outer call: it is neither admitted nor counted
+// again. If a tool with side effects further in may have acted, the outer call stops
+// with StopOutcomeUnknown, too.
+//
+// A Guard may be used from any goroutine. It starts a goroutine only for Detach, and
+// a timer only for a Timeout and for a back-off. The zero Guard, and a nil one, makes
+// each call once and keeps nothing.
 type Guard struct {
 	gate   *Gate
 	config GuardConfig
 	tools  map[string]*Policy // config.Tools
-	base   time.Time          // for durations, where there is no registry
+	base   time.Time          // of durations, where there is no registry
 }
 
-// NewGuard returns a guard on top of a gate (nil: the zero Gate), or every
-// problem of the configuration at once. The Gate's Router is used call by call:
-// the primary first, its substitutes when it is refused or fails for good.
+// NewGuard returns a guard on top of a gate, or every problem of the configuration at
+// once. A nil gate means the zero Gate. The Gate's Router is used in each call: the
+// primary first, its substitutes when it is refused or fails for good.
 func NewGuard(gate *Gate, config GuardConfig) (*Guard, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -57,469 +70,37 @@ func (g *Guard) policy(tool string) *Policy {
 	return &g.config.Default
 }
 
-// Decision is what a retry policy says after an attempt.
-type Decision struct {
-	Reason StopReason    // RetryAllowed, StopNone after a success, else why to stop
-	Wait   time.Duration // before the next attempt, if Reason is RetryAllowed; else a stated wait
-	Streak int           // consecutive failures of the tool, this one included
-}
-
-// Next is the retry policy alone, for engines with a loop of their own that ask
-// [Registry.AllowRequest]. It records the verdict, with no duration, so do not
-// record it yourself; attempt counts from 1. A verdict that is not retryable
-// stops with non_retryable; a retryable failure adds to the streak, and if the
-// breaker is open by then it stops with circuit_open; else with retry_exhausted
-// at MaxAttempts; else a retry is allowed, if budget and MaxWait agree. An answer
-// of the tool that is no failure ends the streak.
-func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
-	if g == nil {
-		g = new(Guard)
-	}
-	r := g.gate.registry()
-	r.Record(tool, v, 0)
-	var d Decision
-	var stats *guardStats
-	if !r.inert() {
-		if n := r.table.Get(tool); n != nil {
-			stats = n.Value.guardStats()
-			d.Streak = n.Value.snap.Load().streak
-			v.RetryAfter = n.Value.bounded(v.RetryAfter)
-		}
-	}
-	if v.Outcome == OutcomeSuccess {
-		if stats != nil {
-			stats.refund(1)
-		}
-		return d
-	}
-	policy := g.policy(tool)
-	open, wait := r.openFor(tool, v.Outcome)
-	d.Wait = max(v.RetryAfter, 0)
-	d.Reason = judge(v, attempt, policy.MaxAttempts, open, policy.SideEffects)
-	switch d.Reason {
-	case StopCircuitOpen, StopIsolated:
-		d.Wait = wait
-	case RetryAllowed:
-		d.Reason, d.Wait = policy.pause(v, attempt, time.Time{}, stats)
-	}
-	return d
-}
-
-// judge says how to go on after an attempt that was no success. open is what
-// openFor says; acts, that something may have been changed if the attempt ran.
-func judge(v Verdict, attempt, limit int, open StopReason, acts bool) StopReason {
-	unsafe := acts && !v.NotSent
-	switch {
-	case v.Outcome == OutcomeNeutral && v.Kind == KindCanceled:
-		return StopCanceled
-	case v.Outcome == OutcomeFailure && v.Kind == KindContract && !v.Retryable:
-		return StopContractViolation
-	case v.Outcome == OutcomeFailure && unsafe:
-		return StopOutcomeUnknown
-	case !v.Retryable:
-		return StopNonRetryable
-	case open != StopNone:
-		return open
-	case v.Outcome == OutcomeThrottled && unsafe:
-		return StopRateLimited
-	case unsafe:
-		return StopNonRetryable
-	case attempt >= limit:
-		return StopRetryExhausted
-	}
-	return RetryAllowed
-}
-
-// settings travel in a ctx: what a caller asked for, and which guarded call the
-// ctx is inside of.
-type settings struct {
-	frame      *frame
-	info       *CallInfo
-	noFallback bool
-}
-
-// settingsKey finds the nearest context with settings: a *settingsCtx or a *frame.
-type settingsKey struct{}
-
-type settingsCtx struct {
-	context.Context
-	settings settings
-}
-
-func (c *settingsCtx) Value(key any) any {
-	if key == (settingsKey{}) {
-		return c
-	}
-	return c.Context.Value(key)
-}
-
-func settingsOf(ctx context.Context) settings {
-	switch c := ctx.Value(settingsKey{}).(type) {
-	case *settingsCtx:
-		return c.settings
-	case *frame:
-		s := settingsOf(c.Context)
-		s.frame, s.info = c, nil // calls further in do not write into this one's CallInfo
-		return s
-	}
-	return settings{}
-}
-
-// frame is the context of an attempt. It never changes once it is made: the tool
-// function may hand it to goroutines that outlive the attempt. Every attempt
-// allocates one, so it holds no more than it must.
-type frame struct {
-	context.Context
-	tool  *string // that runs, as its entry has it: a ctx that is kept keeps that, too
-	notes notes
-}
-
-// untrackedFrame makes a frame for a tool that has no entry.
-func untrackedFrame(ctx context.Context, tool string) *frame {
-	f := &struct {
-		frame
-		name string
-	}{name: tool}
-	f.Context, f.tool = ctx, &f.name
-	return &f.frame
-}
-
-func (f *frame) Value(key any) any {
-	switch key {
-	case settingsKey{}:
-		return f
-	case notesKey{}:
-		return &f.notes
-	}
-	return f.Context.Value(key)
-}
-
-// noted returns the caller's ctx with the notes of the attempt f, for its Classifier.
-// Notes of an attempt further out are no evidence of this one.
-func (f *frame) noted(ctx context.Context) context.Context {
-	if f.notes.last.Load() == nil && notesIn(ctx) == nil {
-		return ctx
-	}
-	return &notedContext{ctx, &f.notes}
-}
-
-// inside reports whether the tool is running in this or an outer frame.
-func (f *frame) inside(tool string) bool {
-	for ; f != nil; f = f.outer() {
-		if *f.tool == tool {
-			return true
-		}
-	}
-	return false
-}
-
-// outer is settingsOf(f.Context).frame, without the walk on from there: a walk
-// for each frame would take the square of their number.
-func (f *frame) outer() *frame {
-	switch c := f.Context.Value(settingsKey{}).(type) {
-	case *settingsCtx:
-		return c.settings.frame
-	case *frame:
-		return c
-	}
-	return nil
-}
-
-// CallInfo says how one guarded call went. It is complete when the call has
-// returned and must not be read before.
-type CallInfo struct {
-	Requested string
-	Served    string          // the tool whose answer was returned; "" if there was none
-	Attempts  int             // runs of tool functions in all
-	Waits     []time.Duration // between the attempts
-	Partial   bool            // the answer is the Partial handler's
-	Reason    StopReason      // StopNone after a success, also after a substitute's
-}
-
-// WithCallInfo returns a ctx for one guarded call, and where that call will say
-// how it went. Calls inside the tool function do not write there.
-func WithCallInfo(ctx context.Context) (context.Context, *CallInfo) {
-	s := settingsOf(ctx)
-	s.info = new(CallInfo)
-	return &settingsCtx{ctx, s}, s.info
-}
-
-// WithoutFallback returns a ctx for guarded calls that may not be served by a
-// substitute. A Partial handler is still asked.
-func WithoutFallback(ctx context.Context) context.Context {
-	s := settingsOf(ctx)
-	s.noFallback = true
-	return &settingsCtx{ctx, s}
-}
-
-// Candidate is a tool that a call tried or wanted to try.
-type Candidate struct {
-	Tool       string
-	Reason     StopReason
-	Kind       Kind
-	RetryAfter time.Duration
-	Err        error // the last error of its function, or why it did not run
-}
-
-// ToolError is how a guarded call fails. Its text is safe to show to the model;
-// the errors of the tools are not in it, but errors.Is and errors.As reach them:
-// that of the primary first, then those of its substitutes.
-type ToolError struct {
-	Tool       string        // that was asked for
-	Reason     StopReason    // why the call ended: the primary's, unless a substitute may have acted or the caller gave up
-	Kind       Kind          // of the last failure; KindRefused if nothing ran
-	Attempts   int           // runs of tool functions in all
-	RetryAfter time.Duration // the smallest wait of all candidates that have one; 0 if none is known
-	// Candidates are the primary and the substitutes that were tried, in order.
-	Candidates []Candidate
-	// Canceled is the caller's ctx.Err() if the call ended for it, else nil.
-	Canceled error
-}
-
-// Error returns the text for the model.
-func (e *ToolError) Error() string {
-	switch e.Reason {
-	case StopCircuitOpen, StopProbeInFlight, StopRateLimited, StopIsolated:
-		return refusals[e.Reason].Error() + retryText(hint(e.Reason, e.RetryAfter))
-	case StopUnknownTool:
-		return ErrUnknownTool.Error()
-	case StopCanceled:
-		return "tool call canceled"
-	case StopOutcomeUnknown:
-		return "tool outcome unknown: the action may have been carried out, check before repeating it"
-	}
-	text := "tool failed: "
-	if e.Attempts > 1 {
-		text = "tool failed after " + strconv.Itoa(e.Attempts) + " attempts: "
-	}
-	return text + kindPhrase(e.Kind) + retryText(e.RetryAfter)
-}
-
-var kindPhrases = [numKinds]string{
-	KindTimeout: "no answer in time", KindServerError: "internal error of the tool",
-	KindRateLimited: "rate limited", KindQuotaExhausted: "the quota is used up", KindConnection: "the tool cannot be reached",
-	KindContract: "the answer was not in the agreed format", KindPanic: "the tool crashed",
-	KindInvalidRequest: "the request was rejected", KindUnauthorized: "access was refused",
-	KindNotFound: "not found", KindGone: "not offered any more", KindConflict: "conflict with the current state",
-	KindCanceled: "canceled", KindNotDispatched: "the request was not sent", KindDenied: "not permitted",
-	KindRefused: "a tool that it needs is unavailable",
-}
-
-func kindPhrase(k Kind) string {
-	if k < numKinds && kindPhrases[k] != "" {
-		return kindPhrases[k]
-	}
-	return "unknown error"
-}
-
-// Details returns one line for logs: what Error says to nobody, the errors of the
-// tools themselves. It may hold host names and secrets, and is not for the model.
-func (e *ToolError) Details() string {
-	text := fmt.Sprintf("%q: %v, kind %v, %d attempts", e.Tool, e.Reason, e.Kind, e.Attempts)
-	for _, c := range e.Candidates {
-		text += fmt.Sprintf("; %q: %v", c.Tool, c.Reason)
-		if c.Err != nil {
-			text += ": " + c.Err.Error()
-		}
-	}
-	return text
-}
-
-// Is reports whether the target is the sentinel of the error's reason.
-func (e *ToolError) Is(target error) bool {
-	return e.Reason >= StopCircuitOpen && e.Reason <= StopUnknownTool &&
-		(target == refusals[e.Reason] || target == ErrRefused)
-}
-
-// Unwrap returns the errors of the candidates, and the caller's ctx.Err() if
-// that ended the call.
-func (e *ToolError) Unwrap() []error {
-	errs := make([]error, 0, len(e.Candidates)+1)
-	for _, c := range e.Candidates {
-		if c.Err != nil {
-			errs = append(errs, c.Err)
-		}
-	}
-	if e.Canceled != nil {
-		errs = append(errs, e.Canceled)
-	}
-	return errs
-}
-
-func (e *ToolError) ran() bool { return e != nil && e.Attempts > 0 }
-
-// refused is the word of the refusals inside e.
-func (e *ToolError) refused() (Verdict, bool) { return Verdict{}, false }
-
-// MarshalJSON returns one small object for a tool result: reason, kind,
-// retry_after_seconds (whole seconds, rounded up; left out if there is none),
-// attempts and text.
-func (e *ToolError) MarshalJSON() ([]byte, error) {
-	return json.Marshal(modelJSON{e.Reason, e.Kind, wholeSeconds(hint(e.Reason, e.RetryAfter)), e.Attempts, e.Error()})
-}
-
-// PanicError is a panic of a tool function.
-type PanicError struct {
-	Value any
-	Stack []byte // of the goroutine that panicked
-}
-
-// Error has the value, without the stack. It is for logs, not for the model.
-func (e *PanicError) Error() string { return fmt.Sprintf("tool function panicked: %v", e.Value) }
-
-// Unwrap returns the value if it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
-
-// ToolVerdict is a failure that is not retried.
-func (e *PanicError) ToolVerdict() Verdict {
-	return Verdict{Outcome: OutcomeFailure, Kind: KindPanic}
-}
-
-var (
-	errGoexit = WithVerdict(errors.New("tool function ended its goroutine"),
-		Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched})
-	errNoAdapter = errors.New("no function was given for this substitute")
-)
-
-// CallOption changes one call.
-type CallOption[Out any] func(*callOptions[Out])
-
-type callOptions[Out any] struct {
-	checks  []func(Out) error
-	partial func(context.Context, *ToolError) (Out, error)
-	serves  func(tool string) bool
-	broken  error // the options themselves are wrong
-}
-
-// CheckResult looks at every result that came without an error: an error that it
-// returns is classified, counted and retried as if the tool function had returned
-// it. Mark it with [WithVerdict] to say what it means; else it is a failure that
-// is not retried. The result itself reaches the caller as it is, beside the
-// *ToolError. A nil check checks nothing.
-func CheckResult[Out any](check func(Out) error) CallOption[Out] {
-	return func(o *callOptions[Out]) {
-		if check != nil {
-			o.checks = append(o.checks, check)
-		}
-	}
-}
-
-// CheckContract is CheckResult for the format of the answer: what it finds is a
-// failure of kind contract, the tool has changed.
-func CheckContract[Out any](validate func(Out) error) CallOption[Out] {
-	if validate == nil {
-		return CheckResult[Out](nil)
-	}
-	return CheckResult(func(out Out) error {
-		return WithVerdict(validate(out), vContract)
-	})
-}
-
-// Partial is the last resort when no tool has answered: what it returns without
-// an error is the call's result. It is not asked if the request was rejected or
-// denied, if the caller gave up, or if a tool with side effects may have acted.
-func Partial[Out any](f func(context.Context, *ToolError) (Out, error)) CallOption[Out] {
-	return func(o *callOptions[Out]) { o.partial = f }
-}
-
-func (o *callOptions[Out]) check(out Out) error {
-	for _, check := range o.checks {
-		if err := check(out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Call makes one guarded call. fn is run with the name of the tool that serves,
-// which is a substitute's if the Gate has a Router and the tool is out; its ctx
-// is done when the attempt's time is up. The error is a *ToolError; the result
-// that comes with it is the last one that fn returned. Only an error that the
-// Gate's Classify calls a success is returned as it is, with its result.
+// Call makes one guarded call. It runs fn with the name of the tool that serves,
+// which is a substitute's if the Gate has a Router and the tool is out; fn's ctx is
+// done when the attempt's time is up. The error is a *ToolError; the result that comes
+// with it is the last one that fn returned. Only an error that the Gate's Classify
+// calls a success is returned as it is, with its result.
 //
-// It allocates twice at most if fn succeeds at once, the policy has no Timeout and
-// there are no options.
+// Call allocates the ctx of the attempt, which is three times, for a tool that is
+// tracked, if fn succeeds at once, the policy has no Timeout and there are no options.
 func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx context.Context, tool string) (Out, error), options ...CallOption[Out]) (Out, error) {
+	var c call
+	c.begin(ctx, g, tool)
 	var o *callOptions[Out]
 	if len(options) > 0 {
 		o = new(callOptions[Out])
 		for _, option := range options {
 			option(o)
 		}
+		c.hasAdapter, c.broken = o.hasAdapter, o.broken
 	}
-	if o == nil || o.broken == nil {
-		if n, epoch := g.enterQuick(ctx, tool); n != nil {
-			return callQuickly(ctx, g, n, epoch, fn, o)
-		}
-	}
-	var c call
-	c.begin(ctx, g, tool)
-	var none Out
-	return goOn(&c, none, nil, fn, o)
-}
-
-// callQuickly makes a call that has been let in by enterQuick.
-func callQuickly[Out any](ctx context.Context, g *Guard, n *node, epoch uint64, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (Out, error) {
-	// Field by field: what a literal writes is copied in larger pieces at once, and
-	// the processor waits for them.
-	var q quickCall
-	q.g, q.registry, q.counts = g, g.gate.Registry, n.Value.guardStats()
-	q.node, q.epoch, q.start = n, epoch, q.registry.now()
-	q.slot = q.counts.begin(q.start)
-	q.attempt = &frame{Context: ctx, tool: n.NameRef()}
-	ran := false
-	defer func() {
-		if !ran {
-			q.lost()
-		} else if q.slot != nil { // nobody else ends the call; last, for hooks that look
-			q.slot.Store(0)
-		}
-	}()
-	out, err := run(q.attempt, fn, o)
-	ran = true
-	if err == nil {
-		q.finish()
-		return out, nil
-	}
-	c := q.call()
-	q.slot = nil
-	return goOn(&c, out, err, fn, o)
-}
-
-// goOn makes all attempts, or those that are left after one that returned out and
-// err, and ends the call, also if somebody else's code ends the goroutine.
-func goOn[Out any](c *call, out Out, err error, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (Out, error) {
-	ending := false
-	defer func() {
-		if !ending {
-			c.abort()
-		}
-	}()
-	if o != nil {
-		c.serves, c.broken = o.serves, o.broken
-	}
-	var going bool
-	if err != nil {
-		c.done(err)
-		going = c.next()
-	} else {
-		going = c.start() || c.nextSubstitute()
-	}
-	for ; going; going = c.next() {
-		out = attempt(c, fn, o)
-	}
-	ending = true
-	failure := c.end()
+	var out Out
+	failure := c.run(func() (err error) {
+		out, err = attempt(&c, fn, o)
+		return err
+	})
 	if failure == nil {
 		return out, c.lastErr // nil, but for an error that the Classifier calls a success
 	}
 	if o != nil && o.partial != nil && c.replace {
-		if part, ok := askPartial(c.quietContext(), o.partial, failure); ok {
-			if c.settings.info != nil {
-				c.settings.info.Partial = true
+		if part, ok := askPartial(c.partialContext(), o.partial, failure); ok {
+			if c.options.Info != nil {
+				c.options.Info.Partial = true
 			}
 			return part, nil
 		}
@@ -527,15 +108,45 @@ func goOn[Out any](c *call, out Out, err error, fn func(context.Context, string)
 	return out, failure
 }
 
-// quietContext is the caller's ctx for what is not this call: guarded calls there
-// do not write into this one's CallInfo.
-func (c *call) quietContext() context.Context {
-	if c.settings.info == nil {
-		return c.ctx
+// attempt runs fn once, on a goroutine of its own if the policy says Detach.
+func attempt[Out any](c *call, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (Out, error) {
+	if !c.policy.Detach {
+		return runTool(c.frame, fn, o)
 	}
-	s := c.settings
-	s.info = nil
-	return &settingsCtx{c.ctx, s}
+	type result struct {
+		out Out
+		err error
+	}
+	var abandoned *atomic.Int64
+	if c.counts != nil {
+		abandoned = &c.counts.abandoned
+	}
+	f := c.frame
+	r, err := detach.Run(f, func() (r result) {
+		r.out, r.err = runTool(f, fn, o)
+		return r
+	}, result{err: errGoexit}, abandoned)
+	if err != nil {
+		r.err = err
+	}
+	return r.out, r.err
+}
+
+// runTool runs fn and checks its result. A panic comes back as a *PanicError. It
+// does not come back if fn ends its goroutine, even if a panic on the way out is
+// recovered here.
+func runTool[Out any](f *callFrame, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (out Out, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			err = &PanicError{Value: recover(), Stack: debug.Stack()}
+		}
+	}()
+	if out, err = fn(f, *f.Attempt.Tool); err == nil && o != nil {
+		err = o.check(out)
+	}
+	returned = true
+	return out, err
 }
 
 func askPartial[Out any](ctx context.Context, partial func(context.Context, *ToolError) (Out, error), failure *ToolError) (out Out, ok bool) {
@@ -544,178 +155,57 @@ func askPartial[Out any](ctx context.Context, partial func(context.Context, *Too
 	return out, err == nil
 }
 
-// attempt makes one attempt and reports how that went, also if fn ends the goroutine.
-func attempt[Out any](c *call, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (out Out) {
-	cancel := c.attemptContext()
-	ran := false
-	defer func() {
-		if cancel != nil {
-			defer cancel()
-		}
-		if !ran {
-			c.done(errGoexit)
-		}
-	}()
-	var err error
-	if c.policy.Detach {
-		out, err = detached(c, fn, o)
-	} else {
-		out, err = run(c.attempt, fn, o)
-	}
-	ran = true
-	c.done(err)
-	return out
-}
-
-// run runs fn. A panic comes back as a *PanicError. It does not come back if fn ends
-// its goroutine, even if a panic on the way out is recovered here.
-func run[Out any](f *frame, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (out Out, err error) {
-	returned := false
-	defer func() {
-		if !returned {
-			err = &PanicError{Value: recover(), Stack: debug.Stack()}
-		}
-	}()
-	if out, err = fn(f, *f.tool); err == nil && o != nil {
-		err = o.check(out)
-	}
-	returned = true
-	return out, err
-}
-
-// detached runs fn on a goroutine of its own and stops waiting when ctx is done.
-func detached[Out any](c *call, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (Out, error) {
-	type result struct {
-		out Out
-		err error
-	}
-	results := make(chan result, 1)
-	ctx, tool, stats := c.attempt, c.serving, c.counts
-	var left atomic.Bool // set by whichever leaves first: the guard or fn
-	go func() {
-		r := result{err: errGoexit}
-		defer func() {
-			if v := recover(); v != nil {
-				r.err = &PanicError{Value: v, Stack: debug.Stack()}
-			}
-			if left.Swap(true) && stats != nil {
-				stats.abandoned.Add(-1)
-			}
-			results <- r
-		}()
-		out, err := fn(ctx, tool)
-		if err == nil && o != nil {
-			err = o.check(out)
-		}
-		r = result{out, err}
-	}()
-	select {
-	case r := <-results:
-		return r.out, r.err
-	case <-ctx.Done():
-	}
-	if stats != nil {
-		stats.abandoned.Add(1)
-	}
-	if left.Swap(true) { // it has just ended, after all
-		if stats != nil {
-			stats.abandoned.Add(-1)
-		}
-		r := <-results
-		return r.out, r.err
-	}
-	var none Out
-	return none, ctx.Err()
-}
-
-// quickCall is all there is of a guarded call that is let in at once and answered
-// at once, and of which nothing special is asked. Nearly all are like that, and it
-// spares them a tenth of the time. Any other becomes a call.
-type quickCall struct {
-	// The tool that is being tried, and its current attempt.
-	admission
-	counts  *guardStats // nil if the tool is not tracked
-	attempt *frame      // the ctx of the attempt
-
-	// The call as a whole.
-	g        *Guard
-	registry *Registry    // nil if there is nothing to keep anything in
-	slot     *flight.Slot // among the running calls of the tool that was asked for; nil if that is not tracked
-}
-
-// call is one guarded call: a loop of next, attempt and done, then end. It lives
-// on the stack of Call.
-type call struct {
-	quickCall
-	ctx      context.Context // the caller's
-	settings settings        // that ctx carries
-	tool     string          // asked for
-	serves   func(string) bool
-	broken   error // the options themselves are wrong
-
-	// The tool that is being tried.
-	serving string
-	standIn bool // serving is a substitute
-	policy  *Policy
-	riding  bool // on an outer call of the same tool: not admitted, not counted
-	tries   int  // runs of serving
-	wait    time.Duration
-
-	// The call as a whole.
-	step       callStep
-	begun      int64
-	ended      int64       // the end of the last attempt
-	stats      *guardStats // of tool; nil if it is not tracked
-	attempts   int         // runs of all tools
-	substitute int         // how many substitutes have had their turn
-	replace    bool        // a substitute or a Partial handler may step in
-	failures   []Candidate
-	canceled   error
-	last       Verdict
-	lastErr    error
-}
-
-type callStep uint8
-
-const (
-	stepSubstitute callStep = iota // next tries the next substitute
-	stepRetry                      // next waits and tries the same tool again
-	stepDone                       // a tool has answered
+// callFrame is the ctx of an attempt, or one that WithCallInfo or WithoutFallback
+// made; askedOf is what such a ctx asks of a call.
+type (
+	callFrame = frame.Frame[CallInfo]
+	askedOf   = frame.Options[CallInfo]
 )
 
-// enterQuick lets a quick call in. It returns nil if the call is none; then nothing
-// has happened.
-func (g *Guard) enterQuick(ctx context.Context, tool string) (*node, uint64) {
-	if ctx == nil || g == nil || g.gate == nil || g.config.Observe != nil {
-		return nil, 0
-	}
-	r, policy := g.gate.Registry, g.policy(tool)
-	if r.inert() || policy.Timeout > 0 || policy.Detach || ctx.Value(settingsKey{}) != nil || ctx.Err() != nil {
-		return nil, 0
-	}
-	return r.enterHealthy(tool)
+// call is one guarded call: the attempts of the tool that was asked for, then those of
+// its substitutes. It lives on the stack of Call.
+type call struct {
+	turn
+
+	g          *Guard
+	registry   *Registry       // nil if nothing is kept
+	ctx        context.Context // the caller's
+	caller     *callFrame      // the nearest frame of ctx; nil if there is none
+	options    askedOf         // of caller
+	nested     bool            // ctx is that of an attempt that is running
+	requested  string          // the tool that was asked for
+	acts       bool            // requested has side effects, so whatever serves for it has
+	hasAdapter func(tool string) bool
+	broken     error // why the call options are wrong
+
+	begun     int64
+	slot      *flight.Slot // of the call among the running ones; nil if requested is not tracked
+	stats     *guardStats  // of requested; nil if it is not tracked
+	attempts  int          // runs of all tools
+	answered  bool         // a tool has answered
+	replace   bool         // a substitute or a Partial handler may step in
+	postponed bool         // requested waits for another attempt while substitutes are tried
+	failures  []Candidate
+	canceled  error
 }
 
-// finish reports that the tool has answered. As in done, hooks come last.
-func (q *quickCall) finish() {
-	now := max(q.registry.now(), q.start)
-	q.counts.refund(1)
-	q.admission.succeed(q.registry, now)
-}
-
-// call returns q as a call whose first attempt has just ended.
-func (q *quickCall) call() call {
-	tool := q.node.Name()
-	c := call{quickCall: *q, ctx: q.attempt.Context, tool: tool, serving: tool}
-	c.policy, c.begun, c.stats = q.g.policy(c.tool), q.start, q.counts
-	return c
-}
-
-// lost ends the call because its tool function has ended the goroutine.
-func (q *quickCall) lost() {
-	c := q.call()
-	defer c.abort()
-	c.done(errGoexit)
+// turn is what a call knows of the tool that it is trying.
+type turn struct {
+	tool       string
+	substitute bool // it is not the one that was asked for
+	policy     *Policy
+	riding     bool // the call is part of an outer one of the same tool: neither admitted nor counted
+	admission
+	counts  *guardStats // of tool; nil if it is not tracked
+	frame   *callFrame  // the ctx of the attempt; nil before the first
+	tries   int         // runs of tool
+	ended   int64       // when the last attempt ended
+	last    Verdict     // of the last attempt
+	lastErr error
+	failed  bool          // a failed attempt may have reached the tool
+	repeat  bool          // the tool is tried again after wait
+	token   bool          // of its budget, for that
+	wait    time.Duration // before the next attempt
 }
 
 func (c *call) begin(ctx context.Context, g *Guard, tool string) {
@@ -725,14 +215,17 @@ func (c *call) begin(ctx context.Context, g *Guard, tool string) {
 	if g == nil || g.gate == nil {
 		g = &Guard{gate: new(Gate), base: time.Now()}
 	}
-	c.g, c.ctx, c.tool = g, ctx, tool
+	c.g, c.ctx, c.requested = g, ctx, tool
 	if r := g.gate.registry(); !r.inert() {
 		c.registry = r
 	}
-	c.settings = settingsOf(ctx)
-	if c.settings.info != nil {
-		*c.settings.info = CallInfo{}
+	c.caller = frame.Of[CallInfo](ctx)
+	c.options, c.nested = c.caller.Ask(), c.caller.Nested()
+	if c.options.Info != nil {
+		*c.options.Info = CallInfo{}
 	}
+	c.tool, c.policy, c.begun = tool, g.policy(tool), c.now()
+	c.acts = c.policy.SideEffects
 }
 
 func (c *call) now() int64 {
@@ -742,26 +235,152 @@ func (c *call) now() int64 {
 	return since(c.g.base)
 }
 
-// next gets another attempt admitted; false when there is none.
-func (c *call) next() bool {
-	switch c.step {
-	case stepDone:
-		return false
-	case stepRetry:
-		bucket := c.counts
-		made := c.pause() && c.admit(c.now()) // if a hook ends the goroutine, it is not
-		c.step = stepSubstitute
-		if made {
-			return true
+// run makes the call and ends it, also if code of a user ends the goroutine. It
+// returns nil if a tool has answered.
+func (c *call) run(try func() error) *ToolError {
+	ended := false
+	defer func() {
+		if !ended {
+			c.abort()
 		}
-		c.policy.returnToken(bucket)
-	}
-	return c.nextSubstitute()
+	}()
+	c.serve(try)
+	ended = true
+	return c.end()
 }
 
-// start tries the tool that was asked for.
+// serve tries the tool that was asked for, then its substitutes, then, if it would have
+// had to wait for another attempt, that one again.
+func (c *call) serve(try func() error) {
+	c.take(c.start(), try)
+	if c.answered {
+		return
+	}
+	primary := c.turn
+	for _, tool := range c.g.gate.router().order(c.requested, c.registry) {
+		if !c.mayReplace() {
+			return
+		}
+		switch {
+		case c.caller.Inside(tool, c.registry): // it is running already, further out
+		case c.hasAdapter != nil && !c.hasAdapter(tool):
+			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: errNoAdapter}, true)
+		default:
+			c.turn = turn{tool: tool, substitute: true, policy: c.g.policy(tool)}
+			c.take(c.admit(c.now()), try)
+		}
+	}
+	if c.postponed && c.mayReplace() {
+		c.turn = primary
+		c.resume(try)
+	}
+}
+
+// mayReplace reports whether another candidate may serve.
+func (c *call) mayReplace() bool {
+	return c.replace && !c.riding && !c.options.NoFallback && c.ctx.Err() == nil
+}
+
+// take makes all attempts of one tool.
+func (c *call) take(admitted bool, try func() error) {
+	for admitted {
+		c.once(try)
+		if !c.repeat || c.postpone() {
+			return
+		}
+		admitted = c.again()
+	}
+}
+
+// again waits, and asks for another attempt.
+func (c *call) again() bool {
+	stats := c.counts
+	admitted := c.pause() && c.admit(c.now()) // if a hook ends the goroutine, abort returns the token
+	if c.repeat = false; !admitted {
+		c.returnToken(stats)
+	}
+	return admitted
+}
+
+// postpone reports whether a substitute is tried before the primary's next attempt, and
+// notes why: the tool stated a wait of more than a second, or the attempt may not fit
+// the caller's time.
+func (c *call) postpone() bool {
+	stated := c.last.RetryAfter > time.Second
+	left, bounded := c.left()
+	tight := bounded && left-c.wait < time.Duration(c.ended-c.admission.start)
+	if !stated && !tight || !c.substituteIsFree() {
+		return false
+	}
+	reason := StopRetryExhausted
+	if stated {
+		reason = StopRateLimited
+	}
+	c.returnToken(c.counts)
+	c.ended, c.repeat = max(c.now(), c.ended), false
+	c.fail(Candidate{Tool: c.tool, Reason: reason, Kind: c.last.Kind, RetryAfter: max(c.last.RetryAfter, 0), Err: c.lastErr}, true)
+	c.postponed = true
+	return true
+}
+
+// substituteIsFree reports whether a substitute may serve, and would be admitted now.
+func (c *call) substituteIsFree() bool {
+	if c.substitute || c.postponed || c.options.NoFallback || !c.replaceable(RetryAllowed) {
+		return false
+	}
+	for _, tool := range c.g.gate.router().of(c.requested) {
+		if (c.hasAdapter == nil || c.hasAdapter(tool)) && c.registry.Available(tool) && !c.caller.Inside(tool, c.registry) {
+			return true
+		}
+	}
+	return false
+}
+
+// resume makes the primary's postponed attempts, if what is left of the wait fits.
+func (c *call) resume(try func() error) {
+	c.wait = max(c.wait-time.Duration(c.now()-c.ended), 0)
+	if left, bounded := c.left(); bounded && left <= c.wait {
+		return
+	}
+	if c.token = c.token && c.counts != nil; c.token && !c.policy.takeToken(c.counts, c.now()) {
+		c.token = false
+		c.failures[0].Reason = StopRetryBudgetExhausted
+		return
+	}
+	c.repeat = true
+	c.take(c.again(), try)
+}
+
+// left returns the time until the caller's deadline, and false if there is none.
+func (c *call) left() (time.Duration, bool) {
+	deadline, bounded := c.ctx.Deadline()
+	return time.Until(deadline), bounded
+}
+
+// once makes one attempt and reports how it went, also if the tool function ends the
+// goroutine, or a method of the caller's ctx panics.
+func (c *call) once(try func() error) {
+	var cancel context.CancelFunc
+	err := errGoexit
+	defer func() {
+		if cancel != nil {
+			defer cancel()
+		}
+		c.done(err)
+	}()
+	if c.sideEffects() {
+		c.caller.Act()
+	}
+	cancel = c.enter()
+	defer c.frame.Attempt.End()
+	err = try()
+}
+
+// sideEffects reports whether a run of the tool may change something.
+func (c *call) sideEffects() bool { return c.acts || c.policy.SideEffects }
+
+// start admits the first attempt.
 func (c *call) start() bool {
-	c.serving, c.policy, c.begun = c.tool, c.g.policy(c.tool), c.now()
 	if c.broken != nil {
 		c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: c.broken}, false)
 		return false
@@ -770,57 +389,37 @@ func (c *call) start() bool {
 		c.cancel(err, nil)
 		return false
 	}
-	if c.settings.frame != nil && c.settings.frame.inside(c.tool) {
+	if c.caller.Inside(c.tool, c.registry) {
 		c.riding, c.admission = true, admission{start: c.begun}
 		return true
 	}
 	return c.admit(c.begun)
 }
 
-// nextSubstitute tries the substitutes that have not had their turn.
-func (c *call) nextSubstitute() bool {
-	list := c.g.gate.router().of(c.tool)
-	for c.replace && !c.riding && !c.settings.noFallback && c.substitute < len(list) && c.ctx.Err() == nil {
-		tool := list[c.substitute]
-		c.substitute++
-		switch {
-		case c.settings.frame.inside(tool): // it is running already, further out
-		case c.serves != nil && !c.serves(tool):
-			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: errNoAdapter}, true)
-		default:
-			c.serving, c.standIn, c.policy, c.tries = tool, true, c.g.policy(tool), 0
-			if c.admit(c.now()) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// admit asks the gate for one attempt of the tool that serves.
+// admit asks the gate for one attempt of the tool.
 func (c *call) admit(now int64) bool {
 	r := c.registry
 	if r == nil {
 		c.admission = admission{start: now}
 		return true
 	}
-	if n, epoch := r.enterHealthy(c.serving); n != nil {
+	if n, epoch := r.admitFast(c.tool); n != nil {
 		c.admission, c.counts = admission{node: n, epoch: epoch, start: now}, n.Value.guardStats()
 		c.count(true)
 		return true
 	}
-	n, a := r.admit(c.serving, now, int64(c.policy.Timeout), true)
-	c.admission, c.counts = admission{node: n, epoch: a.epoch, start: now, probe: a.probe}, nil
+	n, a := r.admit(c.tool, now, request{leaseFloor: int64(c.policy.Timeout), permit: true, noProbe: c.options.NoProbe})
+	c.admission, c.counts = admission{node: n, epoch: a.Epoch, start: now, probe: a.Probe}, nil
 	if n != nil {
 		c.counts = n.Value.guardStats()
-		c.count(a.reason == StopNone)
+		c.count(a.Reason == machine.Admitted)
 	}
-	if a.reason == StopNone {
+	if a.Reason == machine.Admitted {
 		return true
 	}
-	f := Candidate{Tool: c.serving, Reason: a.reason, Kind: KindRefused, RetryAfter: time.Duration(a.wait)}
+	f := Candidate{Tool: c.tool, Reason: StopReason(a.Reason), Kind: KindRefused, RetryAfter: time.Duration(a.Wait)}
 	if c.tries == 0 {
-		f.Err = newRefusal(c.serving, n, a)
+		f.Err = newRefusal(c.tool, n, a)
 	} else {
 		f.Kind, f.Err = c.last.Kind, c.lastErr
 	}
@@ -830,35 +429,45 @@ func (c *call) admit(now int64) bool {
 
 // count counts what the gate has said.
 func (c *call) count(admitted bool) {
-	if !c.standIn && c.stats == nil {
+	if !c.substitute && c.stats == nil {
 		c.stats = c.counts
 		c.slot = c.stats.begin(c.begun)
 	}
 	switch {
 	case !admitted:
 		c.counts.refusals.Add(1)
-		if !c.standIn && c.tries == 0 {
-			c.counts.turned.Add(1)
+		if !c.substitute && c.tries == 0 {
+			c.counts.neverRan.Add(1)
 		}
 	case c.tries > 0:
 		c.counts.retries.Add(1)
-	case c.standIn:
-		c.counts.asked.Add(1)
+	case c.substitute:
+		c.counts.asSubstitute.Add(1)
 	}
 }
 
-// attemptContext makes the ctx for the tool function, and returns its cancel if it
-// has a time limit.
-func (c *call) attemptContext() context.CancelFunc {
-	ctx, cancel := c.ctx, context.CancelFunc(nil)
+// enter makes the ctx of the attempt, which ends with the attempt, and returns its
+// cancel.
+func (c *call) enter() context.CancelFunc {
+	var ctx context.Context
+	var cancel context.CancelFunc
 	if c.policy.Timeout > 0 {
-		ctx, cancel = context.WithTimeout(ctx, c.policy.Timeout)
-	}
-	if c.node != nil {
-		c.attempt = &frame{Context: ctx, tool: c.node.NameRef()}
+		ctx, cancel = context.WithTimeout(c.ctx, c.policy.Timeout)
 	} else {
-		c.attempt = untrackedFrame(ctx, c.serving)
+		ctx, cancel = context.WithCancel(c.ctx)
 	}
+	var options *askedOf
+	if c.caller != nil {
+		options = c.caller.Options
+	}
+	var name *string
+	if c.node != nil {
+		name = c.node.NameRef()
+	} else {
+		tool := c.tool
+		name = &tool
+	}
+	c.frame = frame.Enter(ctx, options, name, c.registry)
 	return cancel
 }
 
@@ -868,33 +477,37 @@ func (c *call) done(err error) {
 	c.attempts++
 	c.tries++
 	c.last, c.lastErr = Verdict{}, err
-	// Hooks and observers come last of all, since they may end the goroutine.
+	// Hooks and observers come last, since they may end the goroutine.
 	if err != nil {
 		c.classify(err)
 	} else {
-		c.answered()
+		c.answer()
 		if c.node != nil {
 			c.admission.succeed(c.registry, c.ended)
 		}
 	}
-	if c.step == stepDone {
+	if c.sideEffects() && c.last.NotSent {
+		c.caller.Unact()
+	}
+	if c.answered {
 		c.observe(StopNone, 0)
 		return
 	}
 	reason, wait := c.judge()
+	c.failed = c.failed || c.last.Outcome == OutcomeFailure && !c.last.NotSent
 	if reason == RetryAllowed {
-		c.step, c.wait = stepRetry, wait
+		c.repeat, c.wait = true, wait
 	} else {
-		c.fail(Candidate{Tool: c.serving, Reason: reason, Kind: c.last.Kind, RetryAfter: wait, Err: err}, c.replaceable(reason))
+		c.fail(Candidate{Tool: c.tool, Reason: reason, Kind: c.last.Kind, RetryAfter: wait, Err: err}, c.replaceable(reason))
 	}
 	c.observe(reason, wait)
 }
 
-// answered notes that a tool has answered.
-func (c *call) answered() {
-	c.step = stepDone
+// answer notes that a tool has answered.
+func (c *call) answer() {
+	c.answered, c.replace = true, false
 	if c.counts != nil {
-		c.counts.refund(1)
+		c.counts.tokens.Reward()
 	}
 }
 
@@ -904,17 +517,21 @@ func (c *call) classify(err error) {
 	c.last = vUnknown
 	defer func() {
 		if c.last.Outcome == OutcomeSuccess {
-			c.answered()
+			c.answer()
 		}
 		if c.node != nil {
 			c.report(c.registry, c.last, c.ended)
 		}
 	}()
-	if c.attempt.Err() != nil && c.ctx.Err() == nil {
+	if c.frame != nil && c.frame.Err() != nil && c.ctx.Err() == nil {
 		err = &attemptTimeoutError{err}
 	}
+	ctx := c.ctx
+	if c.frame != nil {
+		ctx = withNotes(ctx, &c.frame.Attempt.Notes)
+	}
 	took := time.Duration(c.ended - c.admission.start)
-	v := verdictAt(c.attempt.noted(c.ctx), c.g.gate.Classify, err, took, c.g.config.DeadlineFloor)
+	v := verdictAt(ctx, c.g.gate.Classify, err, took, c.g.config.DeadlineFloor)
 	if c.node != nil {
 		v.RetryAfter = c.node.Value.bounded(v.RetryAfter)
 	}
@@ -924,21 +541,21 @@ func (c *call) classify(err error) {
 // judge says how to go on after a failed attempt, and what wait goes with it.
 func (c *call) judge() (StopReason, time.Duration) {
 	limit := c.policy.MaxAttempts
-	if c.settings.frame != nil || c.standIn {
-		limit = 1 // retries are the outermost call's; a substitute has one chance
+	if c.nested || c.substitute {
+		limit = 1 // retries are the outermost call's; a substitute has one attempt
 	}
 	var open StopReason
 	var wait time.Duration
 	if c.node != nil {
-		open, wait = c.registry.openFor(c.serving, c.last.Outcome)
+		open, wait = c.registry.openFor(c.tool, c.last.Outcome)
 	}
-	acts := c.policy.SideEffects || unknownInside(c.lastErr)
-	switch reason := judge(c.last, c.tries, limit, open, acts); reason {
+	// A conflict after an attempt that may have run is that attempt, still in progress.
+	pending := c.failed && c.last.Outcome == OutcomeRejected && c.last.Kind == KindConflict
+	switch reason := stopReason(c.last, c.tries, limit, open, c.unsafe(), pending); reason {
 	case StopCircuitOpen, StopIsolated:
 		return reason, wait
 	case RetryAllowed:
-		deadline, _ := c.ctx.Deadline()
-		return c.policy.pause(c.last, c.tries, deadline, c.counts)
+		return c.plan()
 	case StopCanceled:
 		c.canceled = c.ctx.Err()
 		return reason, 0
@@ -946,12 +563,49 @@ func (c *call) judge() (StopReason, time.Duration) {
 		if c.last.Kind == KindTimeout {
 			c.canceled = c.ctx.Err() // if the time that was up is the caller's
 		}
+		if reason == StopNonRetryable && c.canceled != nil {
+			reason = StopTimeout
+		}
 		return reason, max(c.last.RetryAfter, 0)
 	}
 }
 
-// unknownInside reports whether err is that of a guarded call further in whose
-// tool may have acted: then this tool may have, too.
+// plan says how long to wait before the next attempt, or why there is none.
+func (c *call) plan() (StopReason, time.Duration) {
+	room := time.Duration(math.MaxInt64)
+	if left, bounded := c.left(); bounded {
+		room = left
+	}
+	reason, wait, costs := c.policy.nextWait(c.last, c.tries, room)
+	if reason != RetryAllowed {
+		return reason, wait
+	}
+	if c.token = costs && c.counts != nil; c.token && !c.policy.takeToken(c.counts, c.now()) {
+		c.token = false
+		return StopRetryBudgetExhausted, max(c.last.RetryAfter, 0)
+	}
+	return RetryAllowed, wait
+}
+
+// returnToken gives back the token of an attempt that is not made now.
+func (c *call) returnToken(stats *guardStats) {
+	if c.token {
+		stats.tokens.Return()
+	}
+}
+
+// unsafe reports whether the attempt may have changed something, itself or by a tool
+// further in.
+func (c *call) unsafe() bool {
+	switch {
+	case c.sideEffects() && !c.last.NotSent, unknownInside(c.lastErr):
+		return true
+	}
+	return c.frame != nil && c.frame.Attempt.MayHaveActed()
+}
+
+// unknownInside reports whether err is that of a guarded call further in whose tool may
+// have acted. The frames say so, too, unless the tool function lost its ctx.
 func unknownInside(err error) bool {
 	var buf [8]error
 	nodes, _ := errfacts.Tree(buf[:0], err)
@@ -968,18 +622,18 @@ func (c *call) replaceable(reason StopReason) bool {
 	switch {
 	case reason == StopCanceled, reason == StopOutcomeUnknown:
 		return false
-	case c.last.Outcome == OutcomeRejected && !c.standIn && c.last.Kind != KindUnauthorized && c.last.Kind != KindGone:
+	case c.last.Outcome == OutcomeRejected && !c.substitute && c.last.Kind != KindUnauthorized && c.last.Kind != KindGone:
 		return false // a substitute would reject the request, too
 	case c.last.Outcome == OutcomeNeutral && c.last.Kind == KindDenied:
 		return false
 	}
-	return !c.policy.SideEffects || c.last.NotSent
+	return !c.unsafe()
 }
 
 // pause waits before the next attempt; false if the caller has given up.
 func (c *call) pause() bool {
-	if c.settings.info != nil {
-		c.settings.info.Waits = append(c.settings.info.Waits, c.wait)
+	if c.options.Info != nil {
+		c.options.Info.Waits = append(c.options.Info.Waits, c.wait)
 	}
 	if c.wait > 0 {
 		select {
@@ -997,19 +651,23 @@ func (c *call) pause() bool {
 // cancel ends the call because its caller gave up between two attempts.
 func (c *call) cancel(err, last error) {
 	c.canceled = err
-	c.fail(Candidate{Tool: c.serving, Reason: StopCanceled, Kind: KindCanceled, Err: last}, false)
+	c.fail(Candidate{Tool: c.tool, Reason: StopCanceled, Kind: KindCanceled, Err: last}, false)
 }
 
 // fail notes that a candidate is out. replace says whether another may step in.
 func (c *call) fail(f Candidate, replace bool) {
-	c.failures = append(c.failures, f)
+	if c.postponed && !c.substitute {
+		c.failures[0] = f
+	} else {
+		c.failures = append(c.failures, f)
+	}
 	c.replace = replace
 }
 
 // end reports the end of the call, once. It returns nil if a tool has answered.
 func (c *call) end() *ToolError {
 	var e *ToolError
-	if c.step != stepDone {
+	if !c.answered {
 		e = c.failure()
 	}
 	if c.slot != nil {
@@ -1018,7 +676,7 @@ func (c *call) end() *ToolError {
 	if c.stats != nil {
 		switch {
 		case e == nil:
-			if c.standIn {
+			if c.substitute {
 				c.stats.fallbacks.Add(1)
 			}
 		case e.Reason == StopCanceled:
@@ -1029,10 +687,10 @@ func (c *call) end() *ToolError {
 			c.stats.failed.Add(1)
 		}
 	}
-	if info := c.settings.info; info != nil {
-		info.Requested, info.Attempts = c.tool, c.attempts
+	if info := c.options.Info; info != nil {
+		info.Requested, info.Attempts = c.requested, c.attempts
 		if e == nil {
-			info.Served = c.serving
+			info.Served, info.Skipped = c.tool, c.failures
 		} else {
 			info.Reason = e.Reason
 		}
@@ -1045,24 +703,24 @@ func (c *call) end() *ToolError {
 
 // abort ends a call whose goroutine is ending, perhaps before anything was noted.
 func (c *call) abort() {
-	if c.step == stepRetry {
-		c.policy.returnToken(c.counts)
+	if c.repeat {
+		c.returnToken(c.counts)
 	}
-	if len(c.failures) == 0 { // end has no use for it if a tool has answered
-		c.fail(Candidate{Tool: c.serving, Reason: StopNonRetryable, Kind: c.last.Kind, Err: errGoexit}, false)
+	if len(c.failures) == 0 { // end ignores it if a tool has answered
+		c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: c.last.Kind, Err: errGoexit}, false)
 	}
 	c.end()
 }
 
 // failure sums up the candidates.
 func (c *call) failure() *ToolError {
-	e := &ToolError{Tool: c.tool, Attempts: c.attempts, Candidates: c.failures, Canceled: c.canceled}
+	e := &ToolError{Tool: c.requested, Attempts: c.attempts, Candidates: c.failures, Canceled: c.canceled}
 	decisive := 0
 	for i, f := range c.failures {
 		if f.Reason == StopCanceled || f.Reason == StopOutcomeUnknown {
 			decisive = i
 		}
-		known := f.RetryAfter > 0 && f.Reason != StopUnknownTool // that one says no more than a cooldown
+		known := hint(f.Reason, f.RetryAfter) > 0
 		if known && (e.RetryAfter == 0 || f.RetryAfter < e.RetryAfter) {
 			e.RetryAfter = f.RetryAfter
 		}
@@ -1071,26 +729,22 @@ func (c *call) failure() *ToolError {
 	return e
 }
 
-// observed reports whether an observer hears of this call. One that rides is a
+// observed reports whether an observer hears of this call. A call that rides is
 // part of another.
 func (c *call) observed() bool { return c.g.config.Observe != nil && !c.riding }
 
 func (c *call) observe(reason StopReason, wait time.Duration) {
 	if c.observed() {
-		c.observeAttempt(reason, wait)
+		c.notify(Event{
+			Tool: c.requested, Served: c.tool, Attempt: c.tries, Verdict: c.last, Err: c.lastErr, Reason: reason,
+			Took: time.Duration(c.ended - c.admission.start), Wait: wait,
+		})
 	}
-}
-
-func (c *call) observeAttempt(reason StopReason, wait time.Duration) {
-	c.tell(Event{
-		Tool: c.tool, Served: c.serving, Attempt: c.tries, Verdict: c.last, Err: c.lastErr, Reason: reason,
-		Took: time.Duration(c.ended - c.admission.start), Wait: wait,
-	})
 }
 
 func (c *call) observeEnd(e *ToolError) {
 	event := Event{
-		Tool: c.tool, Served: c.serving, Final: true, Attempt: c.attempts, Verdict: c.last,
+		Tool: c.requested, Served: c.tool, Final: true, Attempt: c.attempts, Verdict: c.last,
 		Took: time.Duration(max(c.now()-c.begun, 0)),
 	}
 	if e != nil {
@@ -1099,13 +753,195 @@ func (c *call) observeEnd(e *ToolError) {
 			event.Verdict = Verdict{Outcome: OutcomeNeutral, Kind: e.Kind}
 		}
 	}
-	c.tell(event)
+	c.notify(event)
 }
 
-// tell calls the observer, which is somebody else's code.
-func (c *call) tell(e Event) {
+// notify calls the observer, which may panic.
+func (c *call) notify(e Event) {
 	defer func() { _ = recover() }()
 	c.g.config.Observe(c.ctx, e)
+}
+
+// Decision says what to do after an attempt.
+type Decision struct {
+	Reason StopReason    // RetryAllowed, StopNone after a success, else why to stop
+	Wait   time.Duration // before the next attempt, if Reason is RetryAllowed; else a stated wait
+	Streak int           // consecutive failures of the tool, this one included
+}
+
+// Next is the retry policy alone, for engines with a loop of their own that ask
+// [Registry.AllowRequest]. It records the verdict, without a duration, so the caller
+// must not record it again. attempt counts from 1.
+//
+// A verdict that is not retryable stops with non_retryable. After one that is, Next
+// stops with circuit_open if the breaker is open by then, with retry_exhausted at
+// MaxAttempts, or with the reason for which the budget or MaxWait forbids a retry.
+// Else a retry is allowed.
+func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
+	if g == nil {
+		g = new(Guard)
+	}
+	r := g.gate.registry()
+	r.Record(tool, v, 0)
+	var d Decision
+	var stats *guardStats
+	if !r.inert() {
+		if n := r.table.Get(tool); n != nil {
+			stats = n.Value.guardStats()
+			d.Streak = n.Value.snap.Load().Streak
+			v.RetryAfter = n.Value.bounded(v.RetryAfter)
+		}
+	}
+	if v.Outcome == OutcomeSuccess {
+		if stats != nil {
+			stats.tokens.Reward()
+		}
+		return d
+	}
+	policy := g.policy(tool)
+	open, wait := r.openFor(tool, v.Outcome)
+	d.Wait = max(v.RetryAfter, 0)
+	d.Reason = stopReason(v, attempt, policy.MaxAttempts, open, policy.SideEffects && !v.NotSent, false)
+	switch d.Reason {
+	case StopCircuitOpen, StopIsolated:
+		d.Wait = wait
+	case RetryAllowed:
+		var costs bool
+		d.Reason, d.Wait, costs = policy.nextWait(v, attempt, math.MaxInt64)
+		if costs && stats != nil && !policy.takeToken(stats, r.now()) {
+			d.Reason, d.Wait = StopRetryBudgetExhausted, max(v.RetryAfter, 0)
+		}
+	}
+	return d
+}
+
+// nextWait says how long to wait before the next attempt, and whether that costs a
+// token, or why there is none. room is the time that the caller has left. The wait that
+// the tool stated, or the back-off without its jitter, has to fit; the jitter takes at
+// most half of the room after it. A wait as the tool stated it costs no token.
+func (c *Policy) nextWait(v Verdict, attempt int, room time.Duration) (reason StopReason, wait time.Duration, costs bool) {
+	stated := max(v.RetryAfter, 0)
+	backoff := retry.Delay(c.BackoffBase, c.BackoffMax, c.BackoffFactor, attempt)
+	wait, least := retry.Spread(stated, backoff, c.Jitter, rand.Float64())
+	if least >= room || c.MaxWait > 0 && least > c.MaxWait {
+		if stated > 0 && stated == least {
+			return StopRateLimited, stated, false
+		}
+		return StopRetryExhausted, stated, false
+	}
+	if c.MaxWait > 0 {
+		wait = min(wait, c.MaxWait)
+	}
+	wait = min(wait, least+(room-least)/2)
+	return RetryAllowed, wait, c.RetryBudget > 0 && (stated == 0 || stated < least)
+}
+
+// takeToken takes a token for a retry, or counts that there is none.
+func (c *Policy) takeToken(stats *guardStats, now int64) bool {
+	if stats.tokens.Take(c.RetryBudget, c.RetryRefill, now) {
+		return true
+	}
+	stats.exhausted.Add(1)
+	return false
+}
+
+// CallInfo says how one guarded call went. It is complete when the call has returned,
+// and must not be read before.
+type CallInfo struct {
+	Requested string          // the tool that was asked for
+	Served    string          // the tool whose answer was returned; "" without an answer
+	Attempts  int             // runs of tool functions in all
+	Waits     []time.Duration // waits between the attempts
+	Partial   bool            // whether the answer is the Partial handler's
+	Reason    StopReason      // StopNone after a success, a substitute's included
+	Skipped   []Candidate     // after a success, the candidates that did not serve, in order
+}
+
+// WithCallInfo returns a ctx for one guarded call, and the CallInfo that this call
+// fills in. Calls inside the tool function do not write there.
+func WithCallInfo(ctx context.Context) (context.Context, *CallInfo) {
+	o := frame.Of[CallInfo](ctx).Ask()
+	o.Info = new(CallInfo)
+	return &callFrame{Context: ctx, Options: &o}, o.Info
+}
+
+// WithoutFallback returns a ctx for guarded calls that may not be served by a
+// substitute. A Partial handler is still asked.
+func WithoutFallback(ctx context.Context) context.Context {
+	o := frame.Of[CallInfo](ctx).Ask()
+	o.NoFallback = true
+	return &callFrame{Context: ctx, Options: &o}
+}
+
+// WithoutProbe returns a ctx for calls that must not be the probe of a tool, such as a
+// payment or a deletion: a tool that is not closed refuses them until another call has
+// closed it. It holds for a Guard and a Gate, and for calls inside the tool function.
+func WithoutProbe(ctx context.Context) context.Context {
+	o := frame.Of[CallInfo](ctx).Ask()
+	o.NoProbe = true
+	return &callFrame{Context: ctx, Options: &o}
+}
+
+// partialContext is the caller's ctx for a Partial handler: guarded calls there do
+// not write into this call's CallInfo.
+func (c *call) partialContext() context.Context {
+	if c.options.Info == nil {
+		return c.ctx
+	}
+	o := c.options
+	o.Info = nil
+	return &callFrame{Context: c.ctx, Options: &o}
+}
+
+// CallOption changes one call.
+type CallOption[Out any] func(*callOptions[Out])
+
+type callOptions[Out any] struct {
+	checks     []func(Out) error
+	partial    func(context.Context, *ToolError) (Out, error)
+	hasAdapter func(tool string) bool
+	broken     error // the options themselves are wrong
+}
+
+// CheckResult checks every result that came without an error. An error of check is
+// classified, counted and retried as if the tool function had returned it. Mark it
+// with [WithVerdict] to say what it means; else it is a failure that is not retried.
+// The result reaches the caller as it is, beside the *ToolError. A nil check checks
+// nothing. An MCP tool that reports its failure inside a result is the usual case.
+func CheckResult[Out any](check func(Out) error) CallOption[Out] {
+	return func(o *callOptions[Out]) {
+		if check != nil {
+			o.checks = append(o.checks, check)
+		}
+	}
+}
+
+// CheckContract is CheckResult for the format of the answer: an error of validate is a
+// failure of kind contract.
+func CheckContract[Out any](validate func(Out) error) CallOption[Out] {
+	if validate == nil {
+		return CheckResult[Out](nil)
+	}
+	return CheckResult(func(out Out) error {
+		return WithVerdict(validate(out), vContract)
+	})
+}
+
+// Partial is the last resort when no tool has answered: a result that f returns
+// without an error is the call's result. In GuardCounts the call still counts as
+// failed. f is not asked if the request was rejected or denied, if the caller gave up,
+// or if a tool with side effects may have acted.
+func Partial[Out any](f func(context.Context, *ToolError) (Out, error)) CallOption[Out] {
+	return func(o *callOptions[Out]) { o.partial = f }
+}
+
+func (o *callOptions[Out]) check(out Out) error {
+	for _, check := range o.checks {
+		if err := check(out); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // WrapOption changes the function that Wrap returns.
@@ -1116,9 +952,10 @@ type wrapping struct {
 	options     []any          // CallOption[Out]
 }
 
-// Substitute gives Wrap the function that serves in the place of the wrapped one
-// when the Router names this tool: the place to adapt the arguments. Substitutes
-// without a function are not run.
+// Substitute gives Wrap the function that serves in the place of the wrapped one when
+// the Router names this tool; it can adapt the arguments. The Router says when a
+// substitute serves, Substitute says how: both are needed, and a substitute without a
+// function is not run.
 func Substitute[In, Out any](tool string, fn func(context.Context, In) (Out, error)) WrapOption {
 	return func(w *wrapping) { w.substitutes[tool] = fn }
 }
@@ -1141,7 +978,7 @@ func Wrap[In, Out any](g *Guard, tool string, fn func(context.Context, In) (Out,
 	}
 	functions := map[string]func(context.Context, In) (Out, error){tool: fn}
 	all := []CallOption[Out]{func(o *callOptions[Out]) {
-		o.serves = func(tool string) bool { return functions[tool] != nil }
+		o.hasAdapter = func(tool string) bool { return functions[tool] != nil }
 	}}
 	for name, f := range w.substitutes {
 		typed, ok := f.(func(context.Context, In) (Out, error))
@@ -1183,3 +1020,114 @@ func (g *Guard) substitutes(tool string) []string {
 func wrongType[Out any](text string) CallOption[Out] {
 	return func(o *callOptions[Out]) { o.broken = errors.New("toolhealth: Wrap: " + text) }
 }
+
+// Candidate is a tool that a call tried or wanted to try.
+type Candidate struct {
+	Tool       string
+	Reason     StopReason
+	Kind       Kind
+	RetryAfter time.Duration
+	Err        error // the last error of the tool function, or why it did not run
+}
+
+// ToolError is the error of a guarded call. Its text is safe to show to the model. The
+// errors of the tools are not in it, but errors.Is and errors.As reach them: the
+// primary's first, then those of its substitutes.
+//
+// The tool's own answer, which the model may need after a rejected request, is the
+// result that came beside the error if CheckResult found it, or else the error of the
+// SDK, by errors.As.
+type ToolError struct {
+	Tool string // the tool that was asked for
+	// Reason is why the call ended: the primary's reason, unless a substitute may have
+	// acted or the caller gave up.
+	Reason     StopReason
+	Kind       Kind          // kind of the last failure; KindRefused if no tool ran
+	Attempts   int           // runs of tool functions in all
+	RetryAfter time.Duration // the smallest known wait of all candidates; zero means none
+	Candidates []Candidate   // the primary and the substitutes that were tried, in order
+	Canceled   error         // the caller's ctx.Err() if that ended the call, else nil
+}
+
+// Error returns the text for the model.
+func (e *ToolError) Error() string {
+	switch e.Reason {
+	case StopCircuitOpen, StopProbeInFlight, StopRateLimited, StopIsolated:
+		return refusals[e.Reason].Error() + retryText(hint(e.Reason, e.RetryAfter))
+	case StopUnknownTool:
+		return ErrUnknownTool.Error()
+	case StopCanceled:
+		return "tool call canceled"
+	case StopOutcomeUnknown:
+		return "tool outcome unknown: the action may have been carried out, check before repeating it"
+	}
+	text := "tool failed: "
+	if e.Attempts > 1 {
+		text = "tool failed after " + strconv.Itoa(e.Attempts) + " attempts: "
+	}
+	return text + kindPhrase(e.Kind) + retryText(e.RetryAfter)
+}
+
+// Details returns one line for logs: the tool, the reason, the kind, the attempts and
+// the error text of every candidate, which Error omits. It may hold host names and
+// secrets, and is not for the model.
+func (e *ToolError) Details() string {
+	text := fmt.Sprintf("%q: %v, kind %v, %d attempts", e.Tool, e.Reason, e.Kind, e.Attempts)
+	for _, c := range e.Candidates {
+		text += fmt.Sprintf("; %q: %v", c.Tool, c.Reason)
+		if c.Err != nil {
+			text += fmt.Sprintf(": %q", errText(c.Err))
+		}
+	}
+	return text
+}
+
+// errText returns the text of an error whose method may panic, as that of a nil pointer
+// does.
+func errText(err error) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("a %T without a text", err)
+		}
+	}()
+	return err.Error()
+}
+
+// Is reports whether the target is the sentinel of the error's reason.
+func (e *ToolError) Is(target error) bool {
+	return e.Reason >= StopCircuitOpen && e.Reason <= StopUnknownTool &&
+		(target == refusals[e.Reason] || target == ErrRefused)
+}
+
+// Unwrap returns the errors of the candidates, and the caller's ctx.Err() if
+// that ended the call.
+func (e *ToolError) Unwrap() []error {
+	errs := make([]error, 0, len(e.Candidates)+1)
+	for _, c := range e.Candidates {
+		if c.Err != nil {
+			errs = append(errs, c.Err)
+		}
+	}
+	if e.Canceled != nil {
+		errs = append(errs, e.Canceled)
+	}
+	return errs
+}
+
+func (e *ToolError) ran() bool { return e != nil && e.Attempts > 0 }
+
+// refused is the word of the refusals inside e.
+func (e *ToolError) refused() (Verdict, bool) { return Verdict{}, false }
+
+// MarshalJSON returns one small object for a tool result: reason, kind,
+// retry_after_seconds (whole seconds, rounded up; left out if there is none),
+// attempts and text.
+func (e *ToolError) MarshalJSON() ([]byte, error) {
+	return json.Marshal(modelJSON{e.Reason, e.Kind, wholeSeconds(hint(e.Reason, e.RetryAfter)), e.Attempts, e.Error()})
+}
+
+var (
+	errGoexit = WithVerdict(errors.New("tool function ended its goroutine"),
+		Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched})
+	errNoAdapter = errors.New("no function was given for this substitute")
+)

@@ -2,7 +2,9 @@ package toolhealth
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheStatusFollowsTheScoreAndAnOpenBreaker(t *testing.T) {
+func TestHealth_StatusFollowsScoreAndState(t *testing.T) {
 	for _, c := range []struct {
 		score float64
 		state State
@@ -34,7 +36,7 @@ func TestTheStatusFollowsTheScoreAndAnOpenBreaker(t *testing.T) {
 	}
 }
 
-func TestTheOverallStatusIsThatOfTheWholeBelt(t *testing.T) {
+func TestSummary_Overall(t *testing.T) {
 	well := ToolHealth{Available: true}
 	tired := ToolHealth{Available: true, Status: Degraded}
 	sick := ToolHealth{Available: true, Status: Unhealthy}
@@ -76,7 +78,7 @@ func fullHealth() ToolHealth {
 	}
 }
 
-func TestAHealthInJSONHasTheseKeys(t *testing.T) {
+func TestHealth_JSONKeys(t *testing.T) {
 	text, err := json.Marshal(fullHealth())
 	require.NoError(t, err)
 	var keys map[string]any
@@ -103,10 +105,33 @@ func TestAHealthInJSONHasTheseKeys(t *testing.T) {
 	assert.NotContains(t, string(text), "failures_by_kind")
 	assert.Contains(t, string(text), `"reason":"none"`)
 	require.NoError(t, json.Unmarshal(text, &back))
-	assert.Equal(t, ToolHealth{}, back, "nothing of the receiver stays")
+	assert.Equal(t, ToolHealth{}, back, "no field keeps its old value")
 }
 
-func TestASummaryGoesThroughJSONAndBack(t *testing.T) {
+func TestGuardCounts_JSON(t *testing.T) {
+	c := GuardCounts{
+		Calls: 1, Failed: 2, Rejected: 3, Canceled: 4, Attempts: 5, Retries: 6, Refusals: 7, Fallbacks: 8,
+		BudgetExhausted: 9, Abandoned: 10, InFlight: 11, Oldest: 1500 * time.Millisecond,
+	}
+	text, err := json.Marshal(c)
+	require.NoError(t, err)
+	assert.Equal(t, `{"calls":1,"failed":2,"rejected":3,"canceled":4,"attempts":5,"retries":6,"refusals":7,"fallbacks":8,`+
+		`"budget_exhausted":9,"abandoned":10,"in_flight":11,"oldest_seconds":1.5}`, string(text))
+	var back GuardCounts
+	require.NoError(t, json.Unmarshal(text, &back))
+	assert.Equal(t, c, back)
+	require.NoError(t, json.Unmarshal([]byte(`{"calls":5}`), &back))
+	assert.Equal(t, GuardCounts{Calls: 5}, back, "no field keeps its old value")
+	for _, wrong := range []string{`{"calls":-1}`, `{"calls":6,"oldest_seconds":"1s"}`, `{"abandoned":0.5}`, `[]`} {
+		assert.Error(t, json.Unmarshal([]byte(wrong), &back), wrong)
+		assert.Equal(t, GuardCounts{Calls: 5}, back, wrong)
+		h := fullHealth()
+		assert.Error(t, json.Unmarshal([]byte(`{"reason":"none","guard":`+wrong+`}`), &h), wrong)
+		assert.Equal(t, fullHealth(), h, wrong)
+	}
+}
+
+func TestSummary_JSONRoundTrip(t *testing.T) {
 	s := Summary{
 		Overall: Unhealthy, Tools: []ToolHealth{fullHealth()}, Unavailable: 1, Untracked: 2, Evicted: 3, HookPanics: 4,
 		At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
@@ -123,7 +148,7 @@ func TestASummaryGoesThroughJSONAndBack(t *testing.T) {
 	assert.Contains(t, string(text), `"tools":[]`, "a list, not null")
 }
 
-func TestDurationsComeBackFromJSONToTheNanosecond(t *testing.T) {
+func TestHealth_JSONDurationsAreExact(t *testing.T) {
 	durations := []time.Duration{0, 1, 999_999_999, time.Hour + 1, -5}
 	for i := range time.Duration(2000) {
 		durations = append(durations, 48*24*time.Hour-i)
@@ -144,7 +169,7 @@ func TestDurationsComeBackFromJSONToTheNanosecond(t *testing.T) {
 	}
 }
 
-func TestWrongJSONLeavesAHealthAsItWas(t *testing.T) {
+func TestHealth_InvalidJSONChangesNothing(t *testing.T) {
 	good, err := json.Marshal(fullHealth())
 	require.NoError(t, err)
 	for _, text := range []string{
@@ -168,7 +193,7 @@ func TestWrongJSONLeavesAHealthAsItWas(t *testing.T) {
 	}
 }
 
-func TestHostileNamesComeOutOfEveryReadHarmless(t *testing.T) {
+func TestHealth_HostileNames(t *testing.T) {
 	names := map[string]string{
 		"\xff\xfe":                  "\ufffd\ufffd",
 		"\x1b[31mred\x1b[0m":        "\x1b[31mred\x1b[0m",
@@ -181,7 +206,7 @@ func TestHostileNamesComeOutOfEveryReadHarmless(t *testing.T) {
 	for name := range names {
 		assert.True(t, r.AllowRequest(name))
 		failTimes(r, name, 3)
-		assert.Equal(t, name, healthOf(t, r, name).Tool, "kept as it was given")
+		assert.Equal(t, name, healthOf(t, r, name).Tool, "the name is unchanged")
 	}
 	text, err := json.Marshal(r.HealthSummary())
 	require.NoError(t, err)
@@ -202,8 +227,8 @@ func TestHostileNamesComeOutOfEveryReadHarmless(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// One tool's life, with every field of its health at every stage.
-func TestHealthTellsTheWholeStory(t *testing.T) {
+// The test checks all fields of a tool's health, at each stage of its life.
+func TestHealth_EveryFieldThroughOneLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		r := NewRegistry()
@@ -251,7 +276,7 @@ func TestHealthTellsTheWholeStory(t *testing.T) {
 
 		time.Sleep(30 * time.Second) // the lease
 		h = healthOf(t, r, "search")
-		assert.Equal(t, StateOpen, h.State, "an expired lease is open, nobody has to ask first")
+		assert.Equal(t, StateOpen, h.State, "an expired lease reads as open before any call finds it")
 		assert.Equal(t, StopCircuitOpen, h.Reason)
 		assert.Equal(t, 30*time.Second, h.RetryAfter)
 		assert.Equal(t, uint64(4), h.Epoch)
@@ -265,8 +290,25 @@ func TestHealthTellsTheWholeStory(t *testing.T) {
 	})
 }
 
-// roundSince takes the monotonic reading off, which Equal would compare.
+// roundSince removes the monotonic reading, which assert.Equal would compare.
 func roundSince(h ToolHealth) ToolHealth {
 	h.Since = h.Since.Round(0)
 	return h
+}
+
+func TestSummary_SortedAndComplete(t *testing.T) {
+	r := NewRegistry()
+	var want []string
+	for i := range 200 {
+		name := strings.Repeat("n", i%5) + fmt.Sprint(i)
+		want = append(want, name)
+		r.AllowRequest(name)
+	}
+	slices.Sort(want)
+	var got []string
+	for _, h := range r.HealthSummary().Tools {
+		got = append(got, h.Tool)
+	}
+	assert.Equal(t, want, got)
+	assert.Equal(t, want, namesOf(r))
 }

@@ -1,13 +1,25 @@
 package toolhealth
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhealth/toolhealth/internal/machine"
 )
 
-// registryWith returns a registry under the defaults as change left them.
+// noContext is nil, which some callers pass.
+var noContext context.Context
+
+// registryWith returns a registry with the default configuration as changed by
+// change.
 func registryWith(t testing.TB, change func(*Config)) *Registry {
 	t.Helper()
 	c := DefaultConfig()
@@ -19,6 +31,31 @@ func registryWith(t testing.TB, change func(*Config)) *Registry {
 	return r
 }
 
+// patient returns a registry whose breakers do not open, so that a test of retries
+// sees nothing but retries.
+func patient(t testing.TB) *Registry {
+	t.Helper()
+	return registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 1_000_000 })
+}
+
+func newBreaker(t testing.TB, change func(*BreakerConfig)) *Breaker {
+	t.Helper()
+	c := DefaultBreakerConfig()
+	if change != nil {
+		change(&c)
+	}
+	b, err := NewBreaker(c)
+	require.NoError(t, err)
+	return b
+}
+
+func routerWith(t testing.TB, substitutes map[string][]string) *HealthRouter {
+	t.Helper()
+	r, err := NewHealthRouter(substitutes)
+	require.NoError(t, err)
+	return r
+}
+
 // failTimes records n failures by name.
 func failTimes(r *Registry, tool string, n int) {
 	for range n {
@@ -26,7 +63,7 @@ func failTimes(r *Registry, tool string, n int) {
 	}
 }
 
-// healthOf returns the health of a tool that must have an entry.
+// healthOf returns the health of a tool, which must have an entry.
 func healthOf(t testing.TB, r *Registry, tool string) ToolHealth {
 	t.Helper()
 	h, ok := r.Health(tool)
@@ -34,8 +71,144 @@ func healthOf(t testing.TB, r *Registry, tool string) ToolHealth {
 	return h
 }
 
+// namesOf returns the names of all tools in order.
+func namesOf(r *Registry) []string {
+	var names []string
+	for name := range r.All() {
+		names = append(names, name)
+	}
+	return names
+}
+
 // tell runs an event on the machine of e.
-func tell(e *entry, ev event, now int64) (a answer, ok bool) {
+func tell(e *entry, ev machine.Event, now int64) (a machine.Answer, ok bool) {
 	ok = e.apply(&ev, now, &e.stats, &a)
 	return a, ok
+}
+
+// eventLog records "from>to cause epoch" for each tool.
+type eventLog struct {
+	mu  sync.Mutex
+	all map[string][]string
+}
+
+// recordEvents returns a log of all transitions from now on.
+func recordEvents(r *Registry) *eventLog {
+	l := &eventLog{all: map[string][]string{}}
+	r.OnTransition(func(e Transition) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.all[e.Tool] = append(l.all[e.Tool], fmt.Sprintf("%s>%s %s %d", e.From, e.To, e.Cause, e.Epoch))
+	})
+	return l
+}
+
+func (l *eventLog) of(tool string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all[tool])
+}
+
+// endsGoroutine runs f on a goroutine of its own, which f may end.
+func endsGoroutine(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
+}
+
+// guardOn returns a guard on the registry with the default configuration as
+// changed by change. Waits have no jitter, so that a test can predict them.
+func guardOn(t testing.TB, r *Registry, change func(*GuardConfig)) *Guard {
+	t.Helper()
+	return guardOverGate(t, &Gate{Registry: r}, change)
+}
+
+// guardOverGate is guardOn for a gate with a router or a classifier.
+func guardOverGate(t testing.TB, gate *Gate, change func(*GuardConfig)) *Guard {
+	t.Helper()
+	c := DefaultGuardConfig()
+	c.Default.Jitter = 0
+	if change != nil {
+		change(&c)
+	}
+	g, err := NewGuard(gate, c)
+	require.NoError(t, err)
+	return g
+}
+
+// guardWithBackups is guardOn with substitutes for the tool "a".
+func guardWithBackups(t testing.TB, r *Registry, change func(*GuardConfig), substitutes ...string) *Guard {
+	t.Helper()
+	return guardOverGate(t, &Gate{Registry: r, Router: routerWith(t, map[string][]string{"a": substitutes})}, change)
+}
+
+// unheard is an observer that does nothing.
+func unheard(context.Context, Event) {}
+
+// statusErr is an error of an HTTP client: it has a status, and a text that is not
+// for the model.
+type statusErr int
+
+func (e statusErr) Error() string   { return "status " + strconv.Itoa(int(e)) + " from db-7.internal" }
+func (e statusErr) StatusCode() int { return int(e) }
+
+var (
+	errBroken = errors.New("broken")
+	errBusy   = statusErr(503)
+)
+
+// actor is a tool function that returns a list of errors, one a run, and succeeds
+// after them. It records when it ran and as which tool.
+type actor struct {
+	mu    sync.Mutex
+	errs  []error
+	times []time.Time
+	names []string
+}
+
+// plays returns an actor that returns these errors and then succeeds.
+func plays(errs ...error) *actor { return &actor{errs: errs} }
+
+// failing returns an actor that returns err in every run.
+func failing(err error) *actor {
+	a := plays()
+	for range 100 {
+		a.errs = append(a.errs, err)
+	}
+	return a
+}
+
+func (a *actor) run(_ context.Context, tool string) (string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.times, a.names = append(a.times, time.Now()), append(a.names, tool)
+	if n := len(a.times); n <= len(a.errs) && a.errs[n-1] != nil {
+		return "", a.errs[n-1]
+	}
+	return "answer of " + tool, nil
+}
+
+func (a *actor) runs() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.times)
+}
+
+// gaps returns the times between the runs.
+func (a *actor) gaps() (gaps []time.Duration) {
+	for i := range a.times[1:] {
+		gaps = append(gaps, a.times[i+1].Sub(a.times[i]))
+	}
+	return gaps
+}
+
+// toolError returns err as a *ToolError, or fails the test.
+func toolError(t testing.TB, err error) *ToolError {
+	t.Helper()
+	var e *ToolError
+	require.ErrorAs(t, err, &e)
+	return e
 }

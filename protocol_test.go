@@ -1,17 +1,25 @@
 package toolhealth
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhealth/toolhealth/internal/machine"
 )
 
-// stressFor is how long a race is tried for: long enough for each interleaving to
-// come up many times.
+// stressFor returns how long to try a race: long enough for each interleaving to come
+// up many times.
 func stressFor() time.Duration {
 	if testing.Short() {
 		return 20 * time.Millisecond
@@ -21,7 +29,7 @@ func stressFor() time.Duration {
 
 // An admission counts its permit and then looks at the snapshot; an eviction
 // marks the snapshot and then looks for permits. One of the two sees the other.
-func TestAnEvictionAndAnAdmissionNeverBothSucceed(t *testing.T) {
+func TestRegistry_EvictionAndAdmissionNeverBothSucceed(t *testing.T) {
 	r := NewRegistry()
 	g := &Gate{Registry: r}
 	r.AllowRequest("search")
@@ -49,12 +57,12 @@ func TestAnEvictionAndAnAdmissionNeverBothSucceed(t *testing.T) {
 		before := e.snap.Load()
 		if e.evict(r.now()) {
 			evicted++
-			for range 20 { // nobody is in, and nobody gets in
+			for range 20 { // no caller is admitted during the eviction
 				assert.Zero(t, out[0].Load()+out[1].Load())
 			}
 			e.snap.Store(before)
 		} else {
-			assert.False(t, e.snap.Load().gone, "what was called off leaves no trace")
+			assert.False(t, e.snap.Load().Evicted, "an eviction that was called off leaves no trace")
 		}
 		r.mu.Unlock()
 	}
@@ -62,10 +70,10 @@ func TestAnEvictionAndAnAdmissionNeverBothSucceed(t *testing.T) {
 	callers.Wait()
 	assert.Positive(t, evicted)
 	assert.Equal(t, uint64(0), healthOf(t, r, "search").InFlight)
-	assert.False(t, r.left(n), "it never left")
+	assert.False(t, r.waitEvicted(n), "the node never left the table")
 }
 
-func TestAnEvictionIsCalledOffForAPermitThatWasQuicker(t *testing.T) {
+func TestRegistry_EvictionIsCalledOffForEarlierPermit(t *testing.T) {
 	r := NewRegistry()
 	r.AllowRequest("search")
 	e := &r.table.Get("search").Value
@@ -74,25 +82,25 @@ func TestAnEvictionIsCalledOffForAPermitThatWasQuicker(t *testing.T) {
 	assert.False(t, e.evict(0), "in use from the start")
 	assert.Same(t, before, e.snap.Load())
 
-	e.snap.Store(goneUnder(before.cfg)) // marked, then looked for permits
+	e.snap.Store(evictedUnder(before.Params)) // marked, then looked for permits
 	assert.False(t, e.confirm(before))
 	assert.Same(t, before, e.snap.Load())
 	e.stats.settled.Add(1)
 	assert.True(t, e.confirm(before))
 	assert.True(t, e.evict(0))
-	assert.True(t, e.snap.Load().gone)
+	assert.True(t, e.snap.Load().Evicted)
 }
 
-// A caller that finds its tool just evicted asks again, and every permit that it
-// counted on the way is given back.
-func TestACallerGoesRoundUntilAnEvictionHasEnded(t *testing.T) {
+// A caller that finds its tool just evicted asks again, and gives back every permit
+// that it counted meanwhile.
+func TestRegistry_CallerRetriesUntilEvictionHasEnded(t *testing.T) {
 	r := NewRegistry()
 	g := &Gate{Registry: r}
 	r.AllowRequest("search")
 	e := &r.table.Get("search").Value
 	before := e.snap.Load()
-	e.snap.Store(goneUnder(before.cfg))
-	_, ok := e.tryAdmit(0, 0)
+	e.snap.Store(evictedUnder(before.Params))
+	_, ok := e.tryAdmit(0, request{})
 	assert.False(t, ok)
 	var caller sync.WaitGroup
 	caller.Go(func() {
@@ -108,13 +116,13 @@ func TestACallerGoesRoundUntilAnEvictionHasEnded(t *testing.T) {
 	assert.Equal(t, uint64(1), healthOf(t, r, "search").InFlight)
 }
 
-// The quick way in counts a permit and finds the tool changed: then it must not
-// leave the permit behind.
-func TestTheQuickWayInLeavesNoPermitBehind(t *testing.T) {
+// The fast admission counts a permit and then finds that the tool has changed. It must
+// not leave the permit behind.
+func TestRegistry_FastAdmissionLeavesNoPermitBehind(t *testing.T) {
 	r := NewRegistry()
 	r.AllowRequest("search")
 	e := &r.table.Get("search").Value
-	well, sick := e.snap.Load(), &snapshot{cfg: e.snap.Load().cfg, state: StateOpen, until: forever, epoch: 2}
+	well, sick := e.snap.Load(), &machine.Snapshot{Params: e.snap.Load().Params, State: machine.Open, Until: machine.Forever, Epoch: 2}
 	var over atomic.Bool
 	var flipping sync.WaitGroup
 	flipping.Go(func() {
@@ -126,7 +134,7 @@ func TestTheQuickWayInLeavesNoPermitBehind(t *testing.T) {
 	in, out := 0, 0
 	for start := time.Now(); time.Since(start) < stressFor() || in*out == 0 && time.Since(start) < 10*time.Second; {
 		for range 1000 {
-			if n, epoch := r.enterHealthy("search"); n != nil {
+			if n, epoch := r.admitFast("search"); n != nil {
 				in++
 				require.Equal(t, uint64(1), epoch)
 				e.stats.settled.Add(1)
@@ -144,18 +152,18 @@ func TestTheQuickWayInLeavesNoPermitBehind(t *testing.T) {
 }
 
 // A tool that has never changed shares its snapshot with others, and a new config
-// gives it another one; what happens at the same moment is kept.
-func TestAConfigAndAFirstFailureAtOnceBothCount(t *testing.T) {
-	p := [2]*params{newParams(DefaultBreakerConfig()), newParams(BreakerConfig{FailureThreshold: 9, RecoveryDuration: 1})}
+// gives it another one. An event at the same moment must not be lost.
+func TestRegistry_ConcurrentConfigAndFirstFailureBothCount(t *testing.T) {
+	p := [2]*machine.Params{newParams(DefaultBreakerConfig()), newParams(BreakerConfig{FailureThreshold: 9, RecoveryDuration: 1})}
 	rounds := 0
 	for start := time.Now(); time.Since(start) < stressFor(); rounds++ {
 		var e entry
-		e.snap.Store(p[0].initial)
+		e.snap.Store(p[0].Initial)
 		var group sync.WaitGroup
 		ready := make(chan struct{})
 		group.Go(func() {
 			<-ready
-			tell(&e, event{op: opSettle, byName: true, outcome: OutcomeFailure}, 0)
+			tell(&e, machine.Event{Op: machine.OpSettle, ByName: true, Outcome: machine.Failure}, 0)
 		})
 		group.Go(func() {
 			<-ready
@@ -164,15 +172,15 @@ func TestAConfigAndAFirstFailureAtOnceBothCount(t *testing.T) {
 		close(ready)
 		group.Wait()
 		s := e.snap.Load()
-		require.Same(t, p[1], s.cfg)
-		require.Equal(t, 1, s.streak)
+		require.Same(t, p[1], s.Params)
+		require.Equal(t, 1, s.Streak)
 	}
-	assert.Equal(t, snapshot{cfg: p[0], epoch: 1}, *p[0].initial, "the shared snapshots never change")
-	assert.Equal(t, snapshot{cfg: p[1], epoch: 1}, *p[1].initial)
+	assert.Equal(t, machine.Snapshot{Params: p[0], Epoch: 1}, *p[0].Initial, "the shared snapshots never change")
+	assert.Equal(t, machine.Snapshot{Params: p[1], Epoch: 1}, *p[1].Initial)
 }
 
-// Every change is one swap: none of many at once is lost.
-func TestNoFailureIsLostAmongMany(t *testing.T) {
+// Every change is one swap, so that no concurrent change is lost.
+func TestRegistry_NoConcurrentFailureIsLost(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 0 })
 	var group sync.WaitGroup
 	for range 8 {
@@ -185,7 +193,7 @@ func TestNoFailureIsLostAmongMany(t *testing.T) {
 }
 
 // Of many failures at once, exactly one is the third.
-func TestManyFailuresAtOnceOpenOnce(t *testing.T) {
+func TestRegistry_ConcurrentFailuresOpenOnce(t *testing.T) {
 	for range 200 {
 		r := NewRegistry()
 		events := recordEvents(r)
@@ -196,5 +204,267 @@ func TestManyFailuresAtOnceOpenOnce(t *testing.T) {
 		group.Wait()
 		require.Equal(t, []string{"closed>open failure_threshold 2"}, events.of("search"))
 		require.Equal(t, 3, healthOf(t, r, "search").ConsecutiveFailures)
+	}
+}
+
+// These tests are for events between two instructions of another goroutine. Most of
+// them try the race very often; the others set up its result by hand.
+
+// atOnce runs do on n goroutines that start together.
+func atOnce(n int, do func(i int)) {
+	var ready atomic.Int64
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			for ready.Add(1); ready.Load() < int64(n); {
+				runtime.Gosched()
+			}
+			do(i)
+		})
+	}
+	all.Wait()
+}
+
+func TestGate_SubstituteProbeGoesToOneOfTwoCallers(t *testing.T) {
+	router, err := NewHealthRouter(map[string][]string{"a": {"b"}})
+	require.NoError(t, err)
+	for round := range 1000 {
+		r := registryWith(t, func(c *Config) {
+			c.Breaker.FailureThreshold, c.Breaker.RecoveryDuration = 1, 1 // due as soon as it has opened
+		})
+		require.NoError(t, r.Register("a"))
+		r.Isolate("a")
+		r.RecordFailure("b", 0)
+		g := &Gate{Registry: r, Router: router}
+		var admitted atomic.Int64
+		atOnce(2, func(int) {
+			if _, err := g.Allow(context.Background(), "a"); err == nil {
+				admitted.Add(1)
+			}
+		})
+		require.Equal(t, int64(1), admitted.Load(), "round %d", round)
+	}
+}
+
+func TestGate_PermitsRacingWithOperatorAreGivenBack(t *testing.T) {
+	r := NewRegistry()
+	require.NoError(t, r.Register("a"))
+	g := &Gate{Registry: r}
+	var done atomic.Int64
+	atOnce(3, func(i int) {
+		if i == 0 {
+			for done.Load() < 2 {
+				r.Isolate("a")
+				r.Reset("a")
+			}
+			return
+		}
+		defer done.Add(1)
+		for range 20_000 {
+			if permit, err := g.Allow(context.Background(), "a"); err == nil {
+				permit.Release()
+			}
+		}
+	})
+	assert.Zero(t, healthOf(t, r, "a").InFlight)
+}
+
+func TestGuard_FirstConcurrentCallsAreAllCounted(t *testing.T) {
+	r := NewRegistry()
+	g := guardOn(t, r, nil)
+	for round := range 2000 {
+		tool := fmt.Sprint("t", round)
+		require.NoError(t, r.Register(tool))
+		atOnce(2, func(int) {
+			_, _ = Call(context.Background(), g, tool, plays().run)
+		})
+		counts := healthOf(t, r, tool).Guard
+		require.Equal(t, uint64(2), counts.Calls, "round %d", round)
+		require.Zero(t, counts.InFlight)
+	}
+}
+
+func TestRegistry_ResetWaitsForEvictionAndFindsNoTool(t *testing.T) {
+	r := NewRegistry()
+	r.AllowRequest("search")
+	n := r.table.Get("search")
+	r.mu.Lock()
+	n.Value.snap.Store(evictedUnder(n.Value.snap.Load().Params))
+	var done sync.WaitGroup
+	done.Go(func() { assert.False(t, r.Reset("search"), "the tool has been evicted") })
+	time.Sleep(5 * time.Millisecond)
+	r.drop(n)
+	r.mu.Unlock()
+	done.Wait()
+	assert.Zero(t, r.Len())
+}
+
+func TestRegistry_LeavingUnknownToolIsNotAvailable(t *testing.T) {
+	r := registryWith(t, func(c *Config) { c.RegisteredOnly = true })
+	require.NoError(t, r.Register("search"))
+	assert.True(t, r.Available("search"))
+	n := r.table.Get("search")
+	n.Value.snap.Store(evictedUnder(n.Value.snap.Load().Params))
+	assert.False(t, r.Available("search"))
+}
+
+var failureByName = machine.Event{Op: machine.OpSettle, ByName: true, Outcome: machine.Failure, Kind: machine.Timeout}
+
+func TestRegistry_EntryIsEvictedOrRecordsFailureNeverBoth(t *testing.T) {
+	p := newParams(DefaultBreakerConfig())
+	e := new(entry)
+	e.snap.Store(p.Initial)
+	success := machine.Event{Op: machine.OpSettle, ByName: true}
+	var over atomic.Bool
+	atOnce(2, func(i int) {
+		if i == 1 {
+			for !over.Load() {
+				if e.evict(1) {
+					e.snap.Store(p.Initial) // the next one, in the same place
+				}
+			}
+			return
+		}
+		defer over.Store(true)
+		for range 100_000 {
+			if _, counted := tell(e, failureByName, 1); !counted {
+				continue // it had been evicted
+			}
+			if _, there := tell(e, success, 1); !assert.True(t, there, "evicted after a failure that counted") {
+				return
+			}
+		}
+	})
+}
+
+func TestRegistry_FailureDuringReconfigurationIsNotLost(t *testing.T) {
+	one, other := newParams(DefaultBreakerConfig()), newParams(BreakerConfig{})
+	for round := range 2000 {
+		e := new(entry)
+		e.snap.Store(one.Initial)
+		var over atomic.Bool
+		atOnce(2, func(i int) {
+			if i == 0 {
+				tell(e, failureByName, 1)
+				over.Store(true)
+				return
+			}
+			for !over.Load() {
+				e.configure(other, 1)
+				e.configure(one, 1)
+			}
+			e.configure(other, 1)
+		})
+		s := e.snap.Load()
+		require.Equal(t, 1, s.Streak, "round %d", round)
+		require.Same(t, other, s.Params)
+	}
+}
+
+func TestRegistry_RegisteredEntryIsNeverEvicted(t *testing.T) {
+	r := registryWith(t, func(c *Config) { c.MaxTools = 1 })
+	failTimes(r, "a", 1)
+	r.AllowRequest("b") // looks at a, and finds no room
+	require.NoError(t, r.Register("a"))
+	r.RecordSuccess("a", 0)
+	require.Equal(t, 0, healthOf(t, r, "a").ConsecutiveFailures)
+	for _, name := range []string{"b", "c", "d"} {
+		r.AllowRequest(name)
+	}
+	assert.Equal(t, []string{"a"}, namesOf(r))
+}
+
+// These cases need private fields: clocks that a test cannot turn back, and counters
+// that it cannot fill.
+
+func TestC83_OnlyMonotonicTimeDecides(t *testing.T) {
+	r := NewRegistry()
+	assert.Contains(t, r.base.String(), " m=", "the base must keep its monotonic reading, so that differences are monotonic")
+	b, err := NewBreaker(DefaultBreakerConfig())
+	require.NoError(t, err)
+	assert.Contains(t, b.base.String(), " m=")
+}
+
+func TestC83_ClockThatGoesBackStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		time.Sleep(time.Minute)
+		failTimes(r, "search", 3)
+		require.Equal(t, 30*time.Second, healthOf(t, r, "search").RetryAfter)
+
+		r.base = r.base.Add(time.Hour) // an hour back
+		assert.False(t, r.Available("search"))
+		assert.False(t, r.AllowRequest("search"))
+		assert.Equal(t, 30*time.Second, healthOf(t, r, "search").RetryAfter, "no more than from the trip")
+		_, err := (&Gate{Registry: r}).Allow(t.Context(), "search")
+		require.IsType(t, &Refusal{}, err)
+		assert.Equal(t, 30*time.Second, err.(*Refusal).RetryAfter)
+
+		r.base = r.base.Add(-time.Hour)
+		time.Sleep(29 * time.Second)
+		assert.False(t, r.Available("search"))
+		time.Sleep(time.Second)
+		assert.True(t, r.AllowRequest("search"))
+	})
+}
+
+func TestC84_SuspendedHostCostsNothing(t *testing.T) {
+	// On some systems monotonic time stands still while the host sleeps: calls have
+	// taken the monotonic time, and a cooldown goes on where it stood.
+	synctest.Test(t, func(t *testing.T) {
+		r := registryWith(t, func(c *Config) { c.Breaker.SlowCallDuration = 10 * time.Second })
+		gate := &Gate{Registry: r}
+		var permits [3]Permit
+		for i := range permits {
+			var err error
+			permits[i], err = gate.Allow(t.Context(), "search")
+			require.NoError(t, err)
+		}
+		failTimes(r, "other", 3)
+		time.Sleep(time.Second)
+		for i := range permits {
+			permits[i].Done(t.Context(), nil)
+		}
+		h := healthOf(t, r, "search")
+		assert.Equal(t, time.Second, h.Max)
+		assert.Zero(t, h.ConsecutiveFailures)
+		assert.Equal(t, 29*time.Second, healthOf(t, r, "other").RetryAfter)
+	})
+}
+
+func TestC86_CountersNeitherWrapNorDisturbBreaker(t *testing.T) {
+	for _, total := range []uint64{1<<31 - 2, 1<<32 - 2, 1<<63 - 2} {
+		r := NewRegistry()
+		r.Record("search", Verdict{Outcome: OutcomeFailure, Kind: KindTimeout}, time.Second)
+		r.Reset("search")
+		stats := &r.table.Get("search").Value.stats
+		stats.nameOK.Store(total)
+		stats.failures.Load()[KindTimeout].Store(total)
+		stats.rejected.Store(total)
+		stats.throttled.Store(total)
+		stats.neutral.Store(total)
+		stats.refused.Store(total)
+		for range 10 {
+			r.Record("search", Verdict{Outcome: OutcomeFailure, Kind: KindTimeout}, time.Second)
+			r.Record("search", Verdict{}, time.Second)
+			r.Record("search", Verdict{Outcome: OutcomeRejected}, 0)
+			r.Record("search", Verdict{Outcome: OutcomeThrottled}, 0)
+			r.Record("search", Verdict{Outcome: OutcomeNeutral}, 0)
+		}
+		require.Equal(t, StateClosed, healthOf(t, r, "search").State)
+		failTimes(r, "search", 3)
+		for range 10 {
+			assert.False(t, r.AllowRequest("search"))
+		}
+		h := healthOf(t, r, "search")
+		assert.Equal(t, StateOpen, h.State)
+		assert.Equal(t, []uint64{total + 10, total + 13, total + 10, total + 10, total + 10, total + 10},
+			[]uint64{h.Successes, h.Failures, h.Rejected, h.Throttled, h.Neutral, h.Refused})
+		assert.GreaterOrEqual(t, h.TotalCalls(), h.Failures)
+		assert.InDelta(t, 0.5, h.SuccessRate(), 0.001)
+		assert.InDelta(t, 0.15+0.7*h.EWMA, h.Score, 0.001)
+		data, err := json.Marshal(h)
+		require.NoError(t, err)
+		assert.False(t, strings.Contains(string(data), ":-"), "a negative number in %s", data)
 	}
 }

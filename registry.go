@@ -10,27 +10,35 @@ import (
 	"time"
 
 	"github.com/toolhealth/toolhealth/internal/hooks"
+	"github.com/toolhealth/toolhealth/internal/machine"
 	"github.com/toolhealth/toolhealth/internal/nametable"
 )
 
 // Registry keeps the health of every tool by its name: one [Stats] and one
-// breaker each. It is the seam that everything else is built on.
+// breaker each. Everything else in this package builds on it.
 //
 // A tool appears at its first AllowRequest, Record or [Gate.Allow]; reading never
-// creates one. Names come from a language model, so the number of entries is
-// bounded by Config.MaxTools. At the bound a new name takes the place of an entry
-// that is closed, without a streak, not throttled, without a permit out and not
-// registered, the longest idle one or near it. If there is none, the call is
-// admitted without an entry and counted in Summary.Untracked. What is known
-// against a tool is never evicted. Memory is at most about 400 bytes for each
-// entry and the names themselves: a runtime that passes on names of any length
-// should cut them, or set RegisteredOnly. The empty name is always refused.
+// creates one. Any text but the empty one is a name, byte for byte: "search" and
+// "Search" are two tools. The empty name is always refused. For tools with tenants
+// use names such as "tenant|tool"; each has a health of its own.
+//
+// Names come from a language model, so Config.MaxTools bounds the number of
+// entries. At the bound a new name takes the place of an entry that holds nothing
+// against its tool: closed, without a streak, not throttled, without a permit out
+// and not registered. The registry looks at 64 entries at most for one that is
+// idle, too. If there is none among them, the call is admitted without an entry and
+// counted in Summary.Untracked; a name that keeps calling soon finds room.
+//
+// Memory is at most about 400 bytes for each entry, and the names themselves: a
+// runtime that passes on names of any length should cut them, or set
+// RegisteredOnly.
 //
 // All methods may be called from any goroutine. AllowRequest, Available and the
-// Record methods take no lock, except for the first call of a new name; they
-// allocate nothing unless a breaker changes. The clock is the monotonic one,
-// read since the registry was made; inside a testing/synctest bubble, make it
-// there. A nil Registry, and the zero one, admits everything and records nothing.
+// Record methods take no lock, except for the first call of a new name. They
+// allocate nothing unless a breaker changes. The clock is the monotonic one, read
+// since the registry was made; inside a testing/synctest bubble, make it there.
+//
+// The zero Registry, and a nil one, admits everything and records nothing.
 type Registry struct {
 	base  time.Time
 	table nametable.Table[entry]
@@ -43,13 +51,10 @@ type Registry struct {
 	// mu is held to add, remove and reconfigure entries. No hook and no other
 	// code of a user runs under it.
 	mu  sync.Mutex
-	own map[string]*params // by Register with a config; under mu
-	// queue holds the candidates for eviction, the next one first, see makeRoom;
-	// under mu.
+	own map[string]*machine.Params // by Register with a config; under mu
+	// queue holds every entry that is not registered, the next candidate for
+	// eviction first; under mu.
 	queue list.List
-	// thaw is when the first parked entry stops being throttled, 0 if none is.
-	// Written under mu, read by calls.
-	thaw atomic.Int64
 }
 
 type node = nametable.Node[entry]
@@ -59,28 +64,26 @@ type node = nametable.Node[entry]
 // cache line that is written.
 type entry struct {
 	guard atomic.Pointer[guardStats] // nil until the first guarded call; set once
-	// parked: taken out of the queue because it could not be evicted. Whoever
-	// makes it evictable again sees the flag and puts it back. Set under
-	// Registry.mu, read by calls.
-	parked atomic.Bool
-	// used: called since it was last looked at for eviction. Set by calls,
-	// cleared under Registry.mu.
+	_     [8]byte                    // so that the counters begin a cache line
+	// used says that the tool was called again since its entry was made, or was
+	// last looked at for eviction. Set by calls, cleared under Registry.mu.
 	used atomic.Bool
-	// refusing: the last answer of the gate was a refusal. It spares admitted
-	// calls a look at the counters of refusals, which lie in another cache line.
+	// refusing says that the last answer of the gate was a refusal. Set and cleared
+	// by calls that were answered. It spares admitted calls a look at the counters of
+	// refusals, which lie in another cache line.
 	refusing atomic.Bool
-	machine
+	carrier
 	stats Stats
-	// place is where it waits in Registry.queue to be evicted; nil if it is parked,
-	// or registered. Under Registry.mu.
+	// place is the entry's place in Registry.queue; nil if it is registered. Under
+	// Registry.mu.
 	place *list.Element
 }
 
 // compiled is a Config as the registry uses it. It never changes.
 type compiled struct {
 	config  Config
-	breaker *params
-	tools   map[string]*params
+	breaker *machine.Params
+	tools   map[string]*machine.Params
 }
 
 func compile(c Config) (*compiled, error) {
@@ -88,7 +91,7 @@ func compile(c Config) (*compiled, error) {
 		return nil, err
 	}
 	c = c.clone()
-	k := &compiled{config: c, breaker: newParams(c.Breaker), tools: make(map[string]*params, len(c.Tools))}
+	k := &compiled{config: c, breaker: newParams(c.Breaker), tools: make(map[string]*machine.Params, len(c.Tools))}
 	for tool, own := range c.Tools {
 		k.tools[tool] = newParams(own)
 	}
@@ -111,7 +114,7 @@ func NewRegistryWithConfig(c Config) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Registry{base: time.Now(), own: make(map[string]*params)}
+	r := &Registry{base: time.Now(), own: make(map[string]*machine.Params)}
 	r.conf.Store(k)
 	return r, nil
 }
@@ -119,7 +122,7 @@ func NewRegistryWithConfig(c Config) (*Registry, error) {
 // now returns the registry's time.
 func (r *Registry) now() int64 { return since(r.base) }
 
-// inert reports whether there is nothing to keep anything in.
+// inert reports whether r keeps nothing: it is nil or zero.
 func (r *Registry) inert() bool { return r == nil || r.conf.Load() == nil }
 
 // AllowRequest asks whether a call of the tool may go ahead. It may hand out the
@@ -134,20 +137,21 @@ func (r *Registry) AllowRequest(tool string) bool {
 	if n := r.table.Get(tool); n != nil {
 		e := &n.Value
 		s := e.snap.Load()
-		if s.plain() {
-			e.letIn()
+		if s.AdmitsAll() {
+			e.touch()
+			e.admitted()
 			return true
 		}
-		if now := r.now(); s.refuses(now) {
-			e.turnAway()
+		if _, _, quiet := s.Refusal(r.now()); quiet {
+			e.refuse()
 			return false
 		}
 	}
 	if r.inert() {
 		return true
 	}
-	_, a := r.admit(tool, r.now(), 0, false)
-	return a.reason == StopNone
+	_, a := r.admit(tool, r.now(), request{})
+	return a.Reason == machine.Admitted
 }
 
 // touch notes a use, for eviction.
@@ -157,80 +161,85 @@ func (e *entry) touch() {
 	}
 }
 
-// letIn notes that a call was admitted.
-func (e *entry) letIn() {
-	e.touch()
+// admitted notes that a call was admitted.
+func (e *entry) admitted() {
 	if e.refusing.Load() {
 		e.refusing.Store(false)
 		e.stats.endRefusals()
 	}
 }
 
-// turnAway notes that a call was refused.
-func (e *entry) turnAway() {
+// refuse notes that a call was refused.
+func (e *entry) refuse() {
 	e.stats.refused.Add(1)
 	if !e.refusing.Load() {
 		e.refusing.Store(true)
 	}
 }
 
-// admit is AllowRequest in full. With permit it also counts a permit as given
-// out. The node is nil if the call is admitted untracked, or the tool is unknown.
-func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node, answer) {
+// request is what a caller wants beside an admission.
+type request struct {
+	leaseFloor int64 // the shortest lease, if the call is the probe
+	permit     bool  // count a permit as given out
+	noProbe    bool  // the call must not be the probe
+}
+
+// admit is AllowRequest in full. The node is nil if the call is admitted untracked, or
+// the tool is unknown.
+func (r *Registry) admit(tool string, now int64, want request) (*node, machine.Answer) {
 	for {
 		n, reason := r.entry(tool, now)
 		if n == nil {
 			if reason == StopNone {
 				r.untracked.Add(1)
-				return nil, answer{}
+				return nil, machine.Answer{}
 			}
-			return nil, answer{reason: reason, wait: r.conf.Load().breaker.hint()}
+			return nil, machine.Answer{Reason: machine.Reason(reason), Wait: r.conf.Load().breaker.Hint()}
 		}
 		e := &n.Value
-		if permit { // before the snapshot is looked at: see evictable
+		if want.permit { // before the snapshot is looked at: see evict
 			e.stats.admitted.Add(1)
 		}
-		a, ok := e.tryAdmit(now, leaseFloor)
-		if permit && (!ok || a.reason != StopNone) {
+		a, ok := e.tryAdmit(now, want)
+		if want.permit && (!ok || a.Reason != machine.Admitted) {
 			e.stats.settled.Add(1)
 		}
 		if !ok {
 			continue // it has just been evicted
 		}
-		r.tellOfAdmission(n, &a, permit)
-		if a.reason != StopNone {
-			e.turnAway()
+		r.notifyAdmission(n, &a, want.permit)
+		if a.Reason != machine.Admitted {
+			e.refuse()
 		} else {
-			e.letIn()
+			e.admitted()
 		}
-		r.unpark(n)
 		return n, a
 	}
 }
 
-// tellOfAdmission delivers what a call that asked has changed. If a hook ends the
-// goroutine, nobody gets the permit or the probe: it is given back.
-func (r *Registry) tellOfAdmission(n *node, a *answer, permit bool) {
-	if a.n == 0 {
+// notifyAdmission delivers what a call that asked has changed. If a hook ends the
+// goroutine, the caller never gets the permit or the probe, so it is given back.
+func (r *Registry) notifyAdmission(n *node, a *machine.Answer, permit bool) {
+	if len(a.Changes()) == 0 {
 		return
 	}
 	told := false
 	defer func() {
 		switch {
 		case told:
-		case permit && a.reason == StopNone:
-			(&admission{node: n, epoch: a.epoch, probe: a.probe}).release(r)
-		case a.probe: // by name: nobody has been told yes
-			r.settle(n, &event{op: opSettle, byName: true}, Verdict{Outcome: OutcomeNeutral}, 0, r.now())
+		case permit && a.Reason == machine.Admitted:
+			(&admission{node: n, epoch: a.Epoch, probe: a.Probe}).release(r)
+		case a.Probe: // by name: no caller was told yes
+			r.settle(n, &machine.Event{Op: machine.OpSettle, ByName: true}, Verdict{Outcome: OutcomeNeutral}, 0, r.now())
 		}
 	}()
 	n.Value.deliver(a, n.Name(), r.base, &r.hooks)
 	told = true
 }
 
-// enterHealthy is admit with a permit for a tool that refuses nobody, which is to
-// say nearly always. It returns nil if that is not so; then nothing happened.
-func (r *Registry) enterHealthy(tool string) (*node, uint64) {
+// admitFast is admit with a permit for a tool whose breaker admits everyone, which
+// is nearly always so. It returns nil for any other tool; then nothing happened.
+func (r *Registry) admitFast(tool string) (*node, uint64) {
 	n := r.table.Get(tool)
 	if n == nil {
 		return nil, 0
@@ -238,25 +247,22 @@ func (r *Registry) enterHealthy(tool string) (*node, uint64) {
 	e := &n.Value
 	e.stats.admitted.Add(1) // before the snapshot is looked at: see evict
 	s := e.snap.Load()
-	if !s.plain() {
+	if !s.AdmitsAll() {
 		e.stats.settled.Add(1)
-		r.unpark(n)
 		return nil, 0
 	}
-	e.letIn()
-	return n, s.epoch
+	e.touch()
+	e.admitted()
+	return n, s.Epoch
 }
 
 // tryAdmit asks the machine. A refusal needs no step.
-func (e *entry) tryAdmit(now, leaseFloor int64) (answer, bool) {
-	s := e.snap.Load()
-	if s.refuses(now) {
-		var a answer
-		a.reason, a.wait = s.admission(now)
-		return a, true
+func (e *entry) tryAdmit(now int64, want request) (machine.Answer, bool) {
+	if reason, wait, quiet := e.snap.Load().Refusal(now); quiet {
+		return machine.Answer{Reason: reason, Wait: wait}, true
 	}
-	var a answer
-	ok := e.apply(&event{op: opAdmit, leaseFloor: leaseFloor}, now, &e.stats, &a)
+	var a machine.Answer
+	ok := e.apply(&machine.Event{Op: machine.OpAdmit, LeaseFloor: want.leaseFloor, NoProbe: want.noProbe}, now, &e.stats, &a)
 	return a, ok
 }
 
@@ -271,14 +277,28 @@ func (r *Registry) Available(tool string) bool {
 		return r.known(tool)
 	}
 	s := n.Value.snap.Load()
-	if s.plain() {
+	if s.AdmitsAll() {
 		return true
 	}
-	if s.gone {
+	if s.Evicted {
 		return r.known(tool)
 	}
-	reason, _ := s.admission(r.now())
-	return reason == StopNone
+	reason, _, _ := s.Refusal(r.now())
+	return reason == machine.Admitted
+}
+
+// falters reports whether a tool is admitted although it is likely to fail: its breaker
+// is closed, its last call failed, and its score is below 0.5.
+func (r *Registry) falters(tool string) bool {
+	if r.inert() {
+		return false
+	}
+	n := r.table.Get(tool)
+	if n == nil {
+		return false
+	}
+	s := n.Value.snap.Load()
+	return s.State == machine.Closed && s.Streak > 0 && n.Value.stats.Read().Score() < 0.5
 }
 
 // known reports whether a tool without an entry would be admitted.
@@ -298,10 +318,10 @@ func (r *Registry) RecordSuccess(tool string, took time.Duration) {
 		return
 	}
 	if n := r.table.Get(tool); n != nil {
-		if s := n.Value.snap.Load(); s.plain() && s.streak == 0 && int64(took) <= s.cfg.slow {
+		if s := n.Value.snap.Load(); s.UnmovedBy(int64(took)) {
 			n.Value.stats.success(&n.Value.stats.nameOK, int64(took))
 			n.Value.touch()
-			return // if it has left meanwhile, then just after this call
+			return // if n was evicted concurrently, this call linearizes just before that
 		}
 	}
 	r.Record(tool, Verdict{}, took)
@@ -329,9 +349,8 @@ func (r *Registry) record(tool string, v Verdict, took int64) {
 		if n == nil {
 			return
 		}
-		n.Value.touch()
 		n.Value.stats.outcome(&n.Value.stats.nameOK, v, took)
-		if r.settle(n, &event{op: opSettle, byName: true}, v, took, now) {
+		if r.settle(n, &machine.Event{Op: machine.OpSettle, ByName: true}, v, took, now) {
 			return
 		}
 	}
@@ -339,37 +358,39 @@ func (r *Registry) record(tool string, v Verdict, took int64) {
 
 // settle tells the breaker of n how a call ended; the statistics have it already.
 // It reports false if n has left the registry.
-func (r *Registry) settle(n *node, ev *event, v Verdict, took, now int64) bool {
-	ev.outcome, ev.kind, ev.took, ev.retryAfter = v.Outcome, kindOfFailure(v.Kind), took, int64(v.RetryAfter)
+func (r *Registry) settle(n *node, ev *machine.Event, v Verdict, took, now int64) bool {
+	ev.Outcome, ev.Kind = machine.Outcome(v.Outcome), machine.Kind(kindOfFailure(v.Kind))
+	ev.Took, ev.RetryAfter = took, int64(v.RetryAfter)
 	return r.apply(n, ev, now)
 }
 
-// apply runs one event on the machine of n and delivers what came of it. It
+// apply runs one event on the machine of n and delivers the transitions. It
 // reports false if n has left the registry.
-func (r *Registry) apply(n *node, ev *event, now int64) bool {
-	var a answer
+func (r *Registry) apply(n *node, ev *machine.Event, now int64) bool {
+	var a machine.Answer
 	for !n.Value.apply(ev, now, &n.Value.stats, &a) {
-		if r.left(n) {
+		if r.waitEvicted(n) {
 			return false
 		}
 	}
-	defer r.unpark(n) // also if a hook ends the goroutine
 	n.Value.deliver(&a, n.Name(), r.base, &r.hooks)
 	return true
 }
 
-// left reports whether n has left the registry. An eviction that is under way may
-// yet be called off, so it waits for its end.
-func (r *Registry) left(n *node) bool {
+// waitEvicted reports whether n has left the registry. It waits for an eviction
+// that is under way, which may yet be called off.
+func (r *Registry) waitEvicted(n *node) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return n.Value.snap.Load().gone
+	return n.Value.snap.Load().Evicted
 }
 
-// entry returns the node of a tool and creates it if there is none. Without a
-// node the reason says why: StopUnknownTool, or StopNone if the registry is full.
+// entry returns the node of a tool for one call of it, and creates the node if
+// there is none. Without a node the reason says why: StopUnknownTool, or StopNone
+// if the registry is full.
 func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
-	if n := r.table.Get(tool); n != nil && !n.Value.snap.Load().gone {
+	if n := r.table.Get(tool); n != nil && !n.Value.snap.Load().Evicted {
+		n.Value.touch()
 		return n, StopNone
 	}
 	if !r.known(tool) {
@@ -378,6 +399,7 @@ func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n := r.table.Get(tool); n != nil {
+		n.Value.touch()
 		return n, StopNone
 	}
 	k := r.conf.Load()
@@ -392,12 +414,12 @@ func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
 // put creates the entry of a tool that has none. The caller holds mu, and makes
 // the entry a candidate for eviction unless it is registered.
 func (r *Registry) put(tool string, k *compiled) *node {
-	return r.table.Put(tool, func(e *entry) { e.snap.Store(r.paramsOf(tool, k).initial) })
+	return r.table.Put(tool, func(e *entry) { e.snap.Store(r.paramsOf(tool, k).Initial) })
 }
 
 // paramsOf returns what applies to a tool: what Register was given, else
 // Config.Tools, else Config.Breaker. The caller holds mu.
-func (r *Registry) paramsOf(tool string, k *compiled) *params {
+func (r *Registry) paramsOf(tool string, k *compiled) *machine.Params {
 	if p := r.own[tool]; p != nil {
 		return p
 	}
@@ -407,11 +429,14 @@ func (r *Registry) paramsOf(tool string, k *compiled) *params {
 	return k.breaker
 }
 
-// Eviction is first in, first out with a second chance: an entry that comes to
-// the front of the queue and was used since it was last there goes to the back;
-// one that must not be evicted is parked, outside the queue, until it may be
-// again. So each step is paid for by an earlier call: there is no scan of the
-// registry for each name, however many entries are open or in use.
+// Eviction is first in, first out with a second chance: an entry that comes to the
+// front of the queue and may not go, or was used since it was last there, moves to
+// the back. A new name costs at most maxLooks looks, however many entries are open
+// or in use; if none of them may go the call is admitted untracked, and the next
+// one looks further.
+
+// maxLooks is how many entries are looked at for one that may be evicted.
+const maxLooks = 64
 
 // makeRoom evicts until there are fewer than bound entries, and reports whether
 // that worked. The caller holds mu.
@@ -427,118 +452,50 @@ func (r *Registry) makeRoom(bound int, now int64) bool {
 	return true
 }
 
-// victim finds an entry that may be evicted, marks its snapshot as gone and
-// returns it; nil if there is none. The caller holds mu.
+// victim finds an entry that may be evicted among the first maxLooks, marks it as
+// evicted and returns it; nil if there is none. The caller holds mu.
 func (r *Registry) victim(now int64) *node {
-	r.unparkThrottled(now)
-	for {
+	for range maxLooks {
 		front := r.queue.Front()
 		if front == nil {
 			return nil
 		}
 		n := front.Value.(*node)
-		e := &n.Value
-		switch {
-		case e.used.Load():
+		if e := &n.Value; e.used.Load() {
 			e.used.Store(false)
-			r.queue.MoveToBack(front)
-		case e.evict(now):
+		} else if e.evict(now) {
 			return n
-		default:
-			r.park(n, now)
 		}
+		r.queue.MoveToBack(front)
 	}
+	return nil
 }
 
-// park takes n out of the queue until it may be evicted. The caller holds mu.
-func (r *Registry) park(n *node, now int64) {
-	e := &n.Value
-	r.unqueue(n)
-	e.parked.Store(true)
-	// Whoever made it evictable in this moment may have looked for the flag just
-	// before it was set.
-	if e.evictable(now) {
-		r.enqueue(n)
-	} else if until, first := r.thawsFirst(e, now); first {
-		r.thaw.Store(until)
-	}
-}
-
-// thawsFirst reports whether e is throttled and the first to stop being so: time
-// will end it, no call has to.
-func (r *Registry) thawsFirst(e *entry, now int64) (until int64, first bool) {
-	s, thaw := e.snap.Load(), r.thaw.Load()
-	return s.until, s.state == StateClosed && s.until > now && (thaw == 0 || s.until < thaw)
-}
-
-// unparkThrottled puts back what was parked for a throttle that is over. It looks
-// at every entry, once for each throttle that ends while the registry is full.
-// The caller holds mu.
-func (r *Registry) unparkThrottled(now int64) {
-	if thaw := r.thaw.Load(); thaw == 0 || now < thaw {
-		return
-	}
-	r.thaw.Store(0)
-	for n := range r.table.All() {
-		if n.Value.parked.Load() {
-			r.park(n, now)
-		}
-	}
-}
-
-// evictable reports whether nothing would be missed.
-func (e *entry) evictable(now int64) bool {
-	s := e.snap.Load()
-	return s.clean(now) && !s.gone && !e.stats.inUse() && !e.telling()
-}
-
-// evict marks the entry as gone if it is evictable. A permit is counted before
-// the snapshot is looked at (admit), and here it is the other way round: either
-// the permit is seen here, or the caller sees that the entry has gone.
+// evict marks the entry as evicted if it holds nothing that would be missed. admit
+// counts a permit and then looks at the snapshot; evict marks the snapshot and then
+// looks for permits. So either evict sees the permit, or the caller sees the mark.
 func (e *entry) evict(now int64) bool {
 	s := e.snap.Load()
-	return s.clean(now) && !e.stats.inUse() && !e.telling() && e.snap.CompareAndSwap(s, goneUnder(s.cfg)) && e.confirm(s)
+	return s.Forgettable(now) && !e.stats.inUse() && !e.delivering() && e.snap.CompareAndSwap(s, evictedUnder(s.Params)) && e.confirm(s)
 }
 
 // confirm ends an eviction: if a permit has been given out meanwhile it takes the
 // mark back and reports false.
-func (e *entry) confirm(before *snapshot) bool {
+func (e *entry) confirm(before *machine.Snapshot) bool {
 	if !e.stats.inUse() {
 		return true
 	}
-	e.snap.Store(before) // nobody changes a snapshot that has gone
+	e.snap.Store(before) // no other writer replaces the mark
 	return false
 }
 
-// goneUnder returns the last snapshot of an entry.
-func goneUnder(p *params) *snapshot { return &snapshot{cfg: p, gone: true} }
-
-// unpark puts an entry that may be evicted again back into the queue. One that
-// was parked for something else and is now throttled will come back in time.
-func (r *Registry) unpark(n *node) {
-	if n.Value.parked.Load() {
-		r.tryUnpark(n)
-	}
+// evictedUnder returns the last snapshot of an entry.
+func evictedUnder(p *machine.Params) *machine.Snapshot {
+	return &machine.Snapshot{Params: p, Evicted: true}
 }
 
-func (r *Registry) tryUnpark(n *node) {
-	e := &n.Value
-	now := r.now()
-	if _, first := r.thawsFirst(e, now); !first && !e.evictable(now) {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e.parked.Load() {
-		r.park(n, now)
-	}
-}
-
-// enqueue makes n the last candidate. The caller holds mu.
-func (r *Registry) enqueue(n *node) {
-	n.Value.parked.Store(false)
-	n.Value.place = r.queue.PushBack(n)
-}
+// enqueue makes n the last candidate for eviction. The caller holds mu.
+func (r *Registry) enqueue(n *node) { n.Value.place = r.queue.PushBack(n) }
 
 // unqueue makes n no candidate. The caller holds mu.
 func (r *Registry) unqueue(n *node) {
@@ -546,23 +503,21 @@ func (r *Registry) unqueue(n *node) {
 		r.queue.Remove(n.Value.place)
 		n.Value.place = nil
 	}
-	n.Value.parked.Store(false)
 }
 
-// drop takes a node whose snapshot has gone out of the registry. The caller
-// holds mu.
+// drop removes a node that is marked as evicted. The caller holds mu.
 func (r *Registry) drop(n *node) {
 	r.unqueue(n)
 	r.table.Delete(n)
 }
 
-// ErrRegistryFull is what Register says when MaxTools entries are registered or
-// must not be evicted.
+// ErrRegistryFull is the error of Register when there is no room: MaxTools entries
+// are registered, or must not be evicted.
 var ErrRegistryFull = errors.New("toolhealth: registry is full")
 
-// Register makes a tool known and keeps its entry from being evicted. With a
-// configuration, the tool has that one from now on, whatever SetConfig says of
-// others, until it is removed; more than one is an error. A tool that is known
+// Register makes a tool known and keeps its entry from being evicted. A
+// configuration applies to the tool from now on, whatever SetConfig says of other
+// tools, until the tool is removed; more than one is an error. A tool that is known
 // already keeps its state.
 func (r *Registry) Register(tool string, config ...BreakerConfig) error {
 	switch {
@@ -573,7 +528,7 @@ func (r *Registry) Register(tool string, config ...BreakerConfig) error {
 	case len(config) > 1:
 		return fmt.Errorf("toolhealth: Register: %d configs for %.80q, must be at most 1", len(config), tool)
 	}
-	var own *params
+	var own *machine.Params
 	for _, c := range config {
 		if err := c.Validate(); err != nil {
 			return fmt.Errorf("toolhealth: Register: %.80q: %w", tool, err)
@@ -587,7 +542,7 @@ func (r *Registry) Register(tool string, config ...BreakerConfig) error {
 	return err
 }
 
-func (r *Registry) register(tool string, own *params, now int64) (n *node, a answer, err error) {
+func (r *Registry) register(tool string, own *machine.Params, now int64) (n *node, a machine.Answer, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := r.conf.Load()
@@ -607,20 +562,20 @@ func (r *Registry) register(tool string, own *params, now int64) (n *node, a ans
 
 // configure puts the entry under other params. The caller holds mu, so that the
 // params of an entry are those of the latest configuration.
-func (e *entry) configure(p *params, now int64) answer {
+func (e *entry) configure(p *machine.Params, now int64) machine.Answer {
 	s := e.snap.Load()
-	if s == s.cfg.initial && e.snap.CompareAndSwap(s, p.initial) {
-		return answer{} // most tools have never changed; they share one snapshot
+	if s == s.Params.Initial && e.snap.CompareAndSwap(s, p.Initial) {
+		return machine.Answer{} // most tools have never changed; they share one snapshot
 	}
-	var a answer
-	e.apply(&event{op: opConfigure, cfg: p}, now, &e.stats, &a)
+	var a machine.Answer
+	e.apply(&machine.Event{Op: machine.OpConfigure, Params: p}, now, &e.stats, &a)
 	return a
 }
 
 // Remove forgets a tool and what Register gave it, and reports whether there was
-// one. Permits of it that are still out come to nothing; its chain of transitions
-// ends without an event. If the name comes back it is another tool: its events
-// do not wait for hooks that are still being told of the old one's.
+// one. Permits of it that are still out report to no tool; its chain of transitions
+// ends without an event. If the name comes back it is another tool: its events do
+// not wait for hooks that still run for the old one.
 func (r *Registry) Remove(tool string) bool {
 	if r.inert() {
 		return false
@@ -632,7 +587,7 @@ func (r *Registry) Remove(tool string) bool {
 	if n == nil {
 		return false
 	}
-	n.Value.snap.Store(goneUnder(n.Value.snap.Load().cfg)) // what comes in between goes with it
+	n.Value.snap.Store(evictedUnder(n.Value.snap.Load().Params)) // a change in between is lost with the entry
 	r.drop(n)
 	return true
 }
@@ -648,18 +603,20 @@ func (r *Registry) Len() int {
 // Reset closes the tool's breaker, lifts a throttle or an isolation, and forgets
 // the streak, the growth and the learned lease; statistics stay. What was
 // admitted before no longer counts for the breaker. It reports whether there is
-// such a tool.
+// such a tool. If the tool is not mended, FailureThreshold more failures open the
+// breaker again.
 func (r *Registry) Reset(tool string) bool {
 	if r.inert() {
 		return false
 	}
 	n := r.table.Get(tool)
-	return n != nil && r.apply(n, &event{op: opReset}, r.now())
+	return n != nil && r.apply(n, &machine.Event{Op: machine.OpReset}, r.now())
 }
 
 // Isolate holds the tool's breaker open until Reset. What was admitted before no
 // longer counts for the breaker. A tool that has not been called yet gets an
-// entry. It reports whether the tool is held: not if it is unknown (see
+// entry; mind the spelling, since without RegisteredOnly any name is a tool. It
+// reports whether the tool is held: not if it is unknown (see
 // Config.RegisteredOnly), or new and the registry is full.
 func (r *Registry) Isolate(tool string) bool {
 	if r.inert() {
@@ -670,14 +627,14 @@ func (r *Registry) Isolate(tool string) bool {
 		if n == nil {
 			return false
 		}
-		if r.apply(n, &event{op: opIsolate}, now) {
+		if r.apply(n, &machine.Event{Op: machine.OpIsolate}, now) {
 			return true
 		}
 	}
 }
 
-// SetConfig puts another configuration in force, or returns every problem of it
-// and changes nothing. Each tool keeps its state: a running cooldown keeps its
+// SetConfig puts another configuration in force, or returns every problem of that
+// configuration and changes nothing. Each tool keeps its state: a running cooldown keeps its
 // deadline, a streak stays, a lower threshold does not trip by itself. Only a
 // FailureThreshold set to 0 closes a breaker, unless it is isolated. Lowering
 // MaxTools evicts nothing by itself; the next new name does. It takes time in
@@ -698,35 +655,33 @@ func (r *Registry) SetConfig(c Config) error {
 	now := r.now()
 	r.conf.Store(k)
 	for n := range r.table.All() {
-		if a := n.Value.configure(r.paramsOf(n.Name(), k), now); a.n > 0 {
+		if a := n.Value.configure(r.paramsOf(n.Name(), k), now); len(a.Changes()) > 0 {
 			closed = append(closed, closing{n, a})
 		}
 	}
 	r.mu.Unlock()
-	r.tellOfClosed(closed)
+	r.notifyClosed(closed)
 	return nil
 }
 
-// closing is a tool that a new configuration has closed.
+// closing is a breaker that a new configuration has closed.
 type closing struct {
 	n *node
-	a answer
+	a machine.Answer
 }
 
-// tellOfClosed delivers what has closed, all of it, also if a hook ends the
-// goroutine: later events of a tool wait for the earlier ones.
-func (r *Registry) tellOfClosed(closed []closing) {
-	i := 0
+// notifyClosed delivers every closing, also if a hook ends the goroutine: later
+// events of a tool wait for the earlier ones.
+func (r *Registry) notifyClosed(closed []closing) {
 	defer func() {
-		if i < len(closed) {
-			r.unpark(closed[i].n)
-			r.tellOfClosed(closed[i+1:])
+		if len(closed) > 0 {
+			r.notifyClosed(closed)
 		}
 	}()
-	for ; i < len(closed); i++ {
-		c := &closed[i]
+	for len(closed) > 0 {
+		c := &closed[0]
+		closed = closed[1:]
 		c.n.Value.deliver(&c.a, c.n.Name(), r.base, &r.hooks)
-		r.unpark(c.n)
 	}
 }
 
@@ -743,7 +698,7 @@ func (r *Registry) Config() Config {
 // already. The new state is visible by then and no lock is held: fn may call
 // anything, also for the same tool. The events of one tool come in order and one
 // at a time; those of two tools may come at once. A panic in fn is counted in
-// Summary.HookPanics and harms nobody.
+// Summary.HookPanics and harms neither the call nor other hooks.
 //
 // A lease that runs out is noticed by the next call that asks or reports, not by
 // a timer; the event says when it was.
@@ -769,7 +724,8 @@ func (e *entry) newGuardStats() *guardStats {
 	return e.guard.Load()
 }
 
-// admission is one admitted call, as the registry has to hear of its end.
+// admission is one admitted call. Its end is reported with succeed, report or
+// release, once.
 type admission struct {
 	node  *node // nil if the call is not tracked
 	epoch uint64
@@ -781,10 +737,9 @@ type admission struct {
 func (a *admission) succeed(r *Registry, now int64) {
 	e, took := &a.node.Value, max(now-a.start, 0)
 	e.stats.success(&e.stats.permitOK, took)
-	if s := e.snap.Load(); !s.plain() || s.streak != 0 || a.probe || took > s.cfg.slow {
+	if s := e.snap.Load(); a.probe || !s.UnmovedBy(took) {
 		r.settle(a.node, a.settlement(), Verdict{}, took, now)
 	}
-	r.unpark(a.node)
 }
 
 // report reports any outcome.
@@ -795,31 +750,25 @@ func (a *admission) report(r *Registry, v Verdict, now int64) {
 	}
 	e, took := &a.node.Value, max(now-a.start, 0)
 	e.stats.outcome(&e.stats.permitOK, v, took)
-	defer a.settled(r) // also if a hook ends the goroutine
+	defer e.stats.settled.Add(1) // also if a hook ends the goroutine
 	r.settle(a.node, a.settlement(), v, took, now)
 }
 
-// settled counts the permit as no longer out.
-func (a *admission) settled(r *Registry) {
-	a.node.Value.stats.settled.Add(1)
-	r.unpark(a.node)
-}
-
-// release gives the admission back unused: nothing is counted.
+// release gives the admission back unused and counts no outcome.
 func (a *admission) release(r *Registry) {
-	defer a.settled(r)
+	defer a.node.Value.stats.settled.Add(1)
 	if a.probe {
 		r.settle(a.node, a.settlement(), Verdict{Outcome: OutcomeNeutral}, 0, r.now())
 	}
 }
 
-func (a *admission) settlement() *event {
-	return &event{op: opSettle, epoch: a.epoch, probe: a.probe}
+func (a *admission) settlement() *machine.Event {
+	return &machine.Event{Op: machine.OpSettle, Epoch: a.epoch, Probe: a.probe}
 }
 
-// openFor says whether the tool's breaker is open and refuses for another reason
-// than the wait that a throttled attempt has just stated, and for how long:
-// StopCircuitOpen, StopIsolated or StopNone.
+// openFor returns StopCircuitOpen or StopIsolated, and for how long, if the tool's
+// breaker refuses for another reason than the wait that a throttled attempt has just
+// stated; else StopNone.
 func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
 	if r.inert() {
 		return StopNone, 0
@@ -829,18 +778,18 @@ func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
 		return StopNone, 0
 	}
 	s, now := n.Value.snap.Load(), r.now()
-	reason, wait := s.admission(now)
+	reason, wait, _ := s.Refusal(now)
 	switch {
-	case reason == StopNone, reason == StopRateLimited && (o == OutcomeThrottled || s.state == StateClosed):
+	case reason == machine.Admitted, reason == machine.RateLimited && (o == OutcomeThrottled || s.State == machine.Closed):
 		return StopNone, 0
-	case reason == StopIsolated:
-		return reason, time.Duration(wait)
+	case reason == machine.Isolated:
+		return StopIsolated, time.Duration(wait)
 	}
 	return StopCircuitOpen, time.Duration(wait)
 }
 
-// bounded returns a stated wait, at most the tool's MaxOpenDuration: the gate
-// refuses for no longer.
+// bounded returns a stated wait, at most the tool's MaxOpenDuration, because the
+// breaker refuses for no longer.
 func (e *entry) bounded(wait time.Duration) time.Duration {
-	return time.Duration(e.snap.Load().cfg.cap(int64(max(wait, 0))))
+	return time.Duration(e.snap.Load().Params.Cap(int64(max(wait, 0))))
 }

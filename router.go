@@ -3,21 +3,23 @@ package toolhealth
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
+	"github.com/toolhealth/toolhealth/internal/fields"
+	"github.com/toolhealth/toolhealth/internal/frame"
+	"github.com/toolhealth/toolhealth/internal/machine"
 	"github.com/toolhealth/toolhealth/internal/nametable"
+	"github.com/toolhealth/toolhealth/internal/stamp"
 )
 
-// HealthRouter knows which tools can stand in for which. Lists are one hop: the
-// substitutes of a substitute are not followed. It never changes after it is
-// made, so any goroutine may use it; a nil HealthRouter knows no substitutes.
+// HealthRouter knows the substitutes of each tool. The substitutes of a substitute
+// are not followed. A HealthRouter never changes after it is made, so any goroutine
+// may use it; a nil HealthRouter knows no substitutes.
 type HealthRouter struct {
 	substitutes map[string][]string
 }
@@ -25,31 +27,31 @@ type HealthRouter struct {
 // NewHealthRouter returns a router for a map from a tool to its substitutes, in
 // the order of preference; the map is copied. An empty name, a duplicate and a
 // tool in its own list are errors, all of them reported at once. Two tools may
-// stand in for each other: one hop makes no circle.
+// stand in for each other: that is no cycle, because lists are not followed further.
 func NewHealthRouter(substitutes map[string][]string) (*HealthRouter, error) {
 	r := &HealthRouter{substitutes: make(map[string][]string, len(substitutes))}
-	var p problems
+	var p fields.Problems
 	for _, primary := range slices.Sorted(maps.Keys(substitutes)) {
-		field := fmt.Sprintf("substitutes[%.80q]", primary)
+		field := fields.Key("substitutes", primary)
 		if primary == "" {
-			p.add(field, "a key without a name", "the name of a tool")
+			p.Add(field, "a key without a name", "the name of a tool")
 		}
 		seen := map[string]bool{primary: true}
 		for i, name := range substitutes[primary] {
 			at := fmt.Sprintf("%s[%d]", field, i)
 			switch {
 			case name == "":
-				p.add(at, `""`, "the name of a tool")
+				p.Add(at, `""`, "the name of a tool")
 			case name == primary:
-				p.add(at, fmt.Sprintf("%.80q", name), "another tool than the primary")
+				p.Add(at, fmt.Sprintf("%.80q", name), "another tool than the primary")
 			case seen[name]:
-				p.add(at, fmt.Sprintf("%.80q", name), "listed once")
+				p.Add(at, fmt.Sprintf("%.80q", name), "listed once")
 			}
 			seen[name] = true
 		}
 		r.substitutes[primary] = slices.Clone(substitutes[primary])
 	}
-	if err := errors.Join(p.errs...); err != nil {
+	if err := configError(p); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -66,30 +68,39 @@ func (r *HealthRouter) of(tool string) []string {
 	return r.substitutes[tool]
 }
 
-// Resolve returns the tool to call for a tool: itself if it is available (so
-// that a recovered primary gets its probe), else its first substitute that is
-// available and not unhealthy, else the first available one, else itself and
-// false. It is a pure read and takes no probe; between it and the call the
-// answer may grow old, so to call a tool use [Gate.Allow], which admits while it
-// chooses.
+// order returns the substitutes of a tool in the order in which they are tried: that of
+// the list, but those that falter last. It allocates only if that makes a difference.
+func (r *HealthRouter) order(tool string, registry *Registry) []string {
+	list := r.of(tool)
+	if !slices.ContainsFunc(list, registry.falters) {
+		return list
+	}
+	order := slices.DeleteFunc(slices.Clone(list), registry.falters)
+	for _, name := range list {
+		if !slices.Contains(order, name) {
+			order = append(order, name)
+		}
+	}
+	return order
+}
+
+// Resolve returns the tool to call for a tool: the first that a call would be admitted
+// for, of the tool itself and then its substitutes, else the tool itself and false. A
+// substitute comes after the others if it falters: its breaker is closed, but its last
+// call failed and its score is below 0.5.
+//
+// Resolve is a pure read and takes no probe. The answer may be out of date by the time
+// of the call, so to call a tool use [Gate.Allow], which admits while it chooses. An
+// engine that works by name asks Resolve which name to use, and then AllowRequest with
+// that name.
 func (r *HealthRouter) Resolve(tool string, registry *Registry) (name string, available bool) {
 	if registry.Available(tool) {
 		return tool, true
 	}
-	fallback := ""
-	for _, s := range r.of(tool) {
-		if !registry.Available(s) {
-			continue
+	for _, name := range r.order(tool, registry) {
+		if registry.Available(name) {
+			return name, true
 		}
-		if registry.HealthStatus(s) != Unhealthy {
-			return s, true
-		}
-		if fallback == "" {
-			fallback = s
-		}
-	}
-	if fallback != "" {
-		return fallback, true
 	}
 	return tool, false
 }
@@ -120,21 +131,21 @@ var refusals = [...]error{
 	StopRateLimited: ErrRateLimited, StopIsolated: ErrIsolated, StopUnknownTool: ErrUnknownTool,
 }
 
-// Refusal is the soft error of a call that was not made. Its text is short and
-// fit to be shown to the model: it has no text of the tool's, no host names and
-// no suggestions. errors.Is knows it as the sentinel of its reason and as
+// Refusal is the soft error of a call that was not made. Its text is short and fit
+// to be shown to the model: it has no text of the tool's, no host names and no
+// suggestions. errors.Is matches it with the sentinel of its reason and with
 // ErrRefused.
 type Refusal struct {
-	Tool   string     // as it was asked for
+	Tool   string     // the tool that was asked for
 	Reason StopReason // StopCircuitOpen to StopUnknownTool
-	// RetryAfter is how long asking again is pointless: never negative, and 0
-	// only if asking now would succeed. While a probe is out it reaches to the
-	// end of the lease and the cooldown after it; the probe's verdict may come
-	// sooner. Where nobody can know (isolated, unknown tool) it is one cooldown.
+	// RetryAfter is how long the tool will keep refusing; zero means that a call
+	// would be admitted now. While a probe is out it reaches to the end of the lease
+	// and the cooldown after it; the probe's verdict may come sooner. Where the wait
+	// is unknown (isolated, unknown tool) it is one cooldown.
 	RetryAfter time.Duration
 	Streak     int    // consecutive failures of the tool
-	Kind       Kind   // of the last failure that counted; KindNone if none has
-	InRow      uint64 // how often in a row this tool has refused, this time included
+	Kind       Kind   // kind of the last failure that counted; KindNone without one
+	InRow      uint64 // consecutive refusals of the tool, this one included
 }
 
 // Error returns the text for the model.
@@ -149,7 +160,7 @@ func (r *Refusal) sentinel() error {
 	return ErrRefused
 }
 
-// hint is the RetryAfter that the model is told: none if nobody can know it.
+// hint is the RetryAfter that the model is told: none if the wait is unknown.
 func (r *Refusal) hint() time.Duration { return hint(r.Reason, r.RetryAfter) }
 
 // Unwrap returns the sentinel of the reason.
@@ -174,6 +185,7 @@ func (r *Refusal) MarshalJSON() ([]byte, error) {
 	return json.Marshal(j)
 }
 
+// hint returns the wait that the model is told; zero means none.
 func hint(reason StopReason, wait time.Duration) time.Duration {
 	if reason == StopUnknownTool || reason == StopIsolated {
 		return 0
@@ -201,19 +213,24 @@ type modelJSON struct {
 }
 
 // Gate asks before a call and reports after it. It is a literal: every field may
-// be left zero. A Gate must not be changed while it is in use; all methods may
-// be called from any goroutine, also on a nil Gate, which is as the zero one.
+// be left zero. A Gate must not be changed while it is in use. All methods may be
+// called from any goroutine, also on a nil Gate, which is like the zero one.
+//
+// A probe that takes longer than ProbeTimeout is given up: with a Gate alone, set
+// ProbeTimeout to more than the slowest honest call. A Guard's Timeout prolongs the
+// lease by itself.
 type Gate struct {
-	// Registry keeps the health. nil: every call is admitted, nothing is kept.
+	// Registry keeps the health. If it is nil, every call is admitted and nothing is
+	// kept.
 	Registry *Registry
-	// Router names substitutes for tools that are refused. nil: there are none.
+	// Router names substitutes for tools that are refused. Nil means none.
 	Router *HealthRouter
-	// Classify says what errors mean. nil: Classify. A Classifier that panics is
-	// taken to have said: failure, unknown.
+	// Classify says what errors mean. Nil means the function of that name. If it
+	// panics, the call counts as a failure of kind unknown.
 	Classify Classifier
-	// DeadlineFloor: a call that ends because the caller's deadline has passed is
-	// a timeout of the tool only if it had run for at least this long; else it is
-	// neutral. 0: DefaultDeadlineFloor. Negative: no floor, it always is.
+	// DeadlineFloor is the least time that a call must have run for the caller's
+	// deadline to count as a timeout of the tool; a call that ended sooner is neutral.
+	// Zero means DefaultDeadlineFloor. A negative one means no floor.
 	DeadlineFloor time.Duration
 }
 
@@ -239,9 +256,12 @@ func (g *Gate) router() *HealthRouter {
 // The error is a *Refusal of the tool that was asked for, or ctx.Err() if ctx is
 // done already: then nothing is counted and no probe is taken.
 //
-// Every permit has to be settled, once, by Done, Settle or Release. Allow costs
-// one lookup, one reading of the clock and one atomic addition, and allocates
-// only for a refusal, and for a permit that is not tracked.
+// Every permit has to be settled, once, by Done, Settle or Release. A permit is one
+// attempt. If the attempt fails, call Allow again: if the tool is refused by then,
+// the next permit is for its substitute.
+//
+// Allow costs one lookup, one reading of the clock and one atomic addition, and
+// allocates only for a refusal and for a permit that is not tracked.
 func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 	if ctx != nil && ctx.Err() != nil {
 		return Permit{}, ctx.Err()
@@ -250,16 +270,25 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 	if r.inert() {
 		return untracked(tool), nil
 	}
-	if n, epoch := r.enterHealthy(tool); n != nil {
-		return Permit{node: n, gate: g, start: r.now(), stamp: newStamp(epoch, false)}, nil
+	if n, epoch := r.admitFast(tool); n != nil {
+		return Permit{node: n, gate: g, start: r.now(), stamp: stamp.New(epoch, false)}, nil
 	}
 	now := r.now()
-	n, a := r.admit(tool, now, 0, true)
-	if a.reason == StopNone {
+	want := request{permit: true}
+	if ctx != nil {
+		want.noProbe = frame.Of[CallInfo](ctx).Ask().NoProbe
+	}
+	n, a := r.admit(tool, now, want)
+	if a.Reason == machine.Admitted {
 		return newPermit(g, tool, n, a, now), nil
 	}
-	if name, n, a, ok := g.admitSubstitute(tool, now); ok {
-		return newPermit(g, name, n, a, now), nil
+	for _, name := range g.router().order(tool, r) {
+		if !r.Available(name) {
+			continue
+		}
+		if n, a := r.admit(name, now, want); a.Reason == machine.Admitted {
+			return newPermit(g, name, n, a, now), nil
+		}
 	}
 	return Permit{}, newRefusal(tool, n, a)
 }
@@ -279,116 +308,77 @@ func (g *Gate) Offer(tools []string) (offer, leaveOut []string) {
 	return offer, leaveOut
 }
 
-func newPermit(g *Gate, tool string, n *node, a answer, now int64) Permit {
+func newPermit(g *Gate, tool string, n *node, a machine.Answer, now int64) Permit {
 	if n == nil {
 		return untracked(tool)
 	}
-	return Permit{node: n, gate: g, start: now, stamp: newStamp(a.epoch, a.probe)}
+	return Permit{node: n, gate: g, start: now, stamp: stamp.New(a.Epoch, a.Probe)}
 }
 
 func untracked(tool string) Permit { return Permit{node: nametable.Loose[entry](tool)} }
 
-func newRefusal(tool string, n *node, a answer) *Refusal {
-	r := &Refusal{Tool: tool, Reason: a.reason, RetryAfter: time.Duration(a.wait), InRow: 1}
+func newRefusal(tool string, n *node, a machine.Answer) *Refusal {
+	r := &Refusal{Tool: tool, Reason: StopReason(a.Reason), RetryAfter: time.Duration(a.Wait), InRow: 1}
 	if n != nil {
 		s := n.Value.snap.Load()
-		r.Tool, r.Streak, r.Kind, r.InRow = n.Name(), s.streak, s.kind, n.Value.stats.refusedInRow()
+		r.Tool, r.Streak, r.Kind, r.InRow = n.Name(), s.Streak, Kind(s.Kind), n.Value.stats.refusedInRow()
 	}
 	return r
 }
 
-// admitSubstitute admits the substitute that Resolve would choose.
-func (g *Gate) admitSubstitute(tool string, now int64) (name string, n *node, a answer, ok bool) {
-	substitutes := g.router().of(tool)
-	for _, sick := range [...]bool{false, true} {
-		for _, name = range substitutes {
-			if !g.Registry.Available(name) || (g.Registry.HealthStatus(name) == Unhealthy) != sick {
-				continue
-			}
-			if n, a = g.Registry.admit(name, now, 0, true); a.reason == StopNone {
-				return name, n, a, true
-			}
-		}
-	}
-	return "", nil, answer{}, false
-}
-
-// fail reports an error.
+// fail reports the error of a call, also if the Classifier ends the goroutine.
 func (a *admission) fail(g *Gate, ctx context.Context, err error, now int64) {
 	floor := g.DeadlineFloor
 	if floor == 0 {
 		floor = DefaultDeadlineFloor
 	}
 	v := vUnknown
-	defer func() { a.report(g.Registry, v, now) }() // also if the Classifier ends the goroutine
+	defer func() { a.report(g.Registry, v, now) }()
 	v = verdictAt(ctx, g.Classify, err, time.Duration(now-a.start), floor)
 }
 
 // Permit is one admitted call. It is a value that belongs to one call: it may be
-// handed to another goroutine, but not copied after its first use (go vet tells).
+// handed to another goroutine, but not copied after its first use (go vet reports
+// copies).
 //
-// The first of Done, Settle and Release settles it, whichever goroutine comes
-// first; all later calls of any of them do nothing. The outcome belongs to the
-// period of the breaker that admitted it: if the breaker has changed since, it
-// is counted and decides nothing, except as the table in the README says. The
-// zero Permit is one that is settled: all methods do nothing.
+// The first of Done, Settle and Release settles it, whichever goroutine comes first;
+// all later calls of any of them do nothing. What the outcome does depends on the
+// breaker:
+//
+//   - Closed, in the period that admitted the call: a success or a rejection ends the
+//     streak, a failure adds to it and may open the breaker. An outcome from an
+//     earlier period changes nothing.
+//   - Closed, in any period: a throttle makes every caller wait as long as the tool
+//     said.
+//   - Open: a failure restarts the cooldown; after a throttle the next probe waits at
+//     least that long. Other outcomes are from before, and change nothing.
+//   - Half-open, and this is the probe: a success or a rejection closes the breaker,
+//     or opens it for the next probe if ProbeSuccesses asks for more; a failure opens
+//     it for a fresh cooldown; a throttle opens it for the stated wait, without a
+//     verdict; a neutral outcome makes the next caller the probe, at once.
+//   - Half-open, and this is not the probe: nothing.
+//
+// Every outcome is counted, late ones too. The zero Permit is settled: all methods do
+// nothing.
 type Permit struct {
-	// No more than four words: so small a struct is returned in registers, a larger
-	// one is copied through memory, which took a seventh of the time of a call.
+	// A struct of at most four words is returned in registers. A larger one is copied
+	// through memory, which took a seventh of the time of a call.
 
 	// node is nil in the zero Permit, and in no table if the call is not tracked.
 	node *node
-	// gate is nil if there is nobody to report to: then all methods do nothing.
+	// gate is nil if the outcome is not kept: then all methods do nothing.
 	gate  *Gate
 	start int64 // time of admission
-	stamp stamp
-}
-
-// stamp is the epoch of an admission, and whether it is the probe's and settled
-// already, in one word.
-type stamp struct {
-	_   [0]atomic.Bool // go vet: not to be copied
-	low uint32         // of the epoch
-	// high has the flags, and below them the rest of the epoch. Whoever settles
-	// swaps stampSpent in, the winner reports; nothing else ever changes. It is no
-	// atomic.Uint32, because those cannot be made with a value at no cost.
-	high uint32
-}
-
-const (
-	stampSpent uint32 = 1 << 31
-	stampProbe uint32 = 1 << 30
-)
-
-func newStamp(epoch uint64, probe bool) stamp {
-	high := uint32(epoch >> 32)
-	if probe {
-		high |= stampProbe
-	}
-	return stamp{low: uint32(epoch), high: high}
-}
-
-// settle reports whether the caller is the one to settle.
-func (s *stamp) settle() bool {
-	high := atomic.LoadUint32(&s.high)
-	return atomic.SwapUint32(&s.high, high|stampSpent)&stampSpent == 0
-}
-
-func (s *stamp) spent() bool { return atomic.LoadUint32(&s.high)&stampSpent != 0 }
-
-func (s *stamp) probe() bool { return atomic.LoadUint32(&s.high)&stampProbe != 0 }
-
-func (s *stamp) epoch() uint64 {
-	high := atomic.LoadUint32(&s.high) &^ (stampSpent | stampProbe)
-	return uint64(high)<<32 | uint64(s.low)
+	stamp stamp.Stamp
 }
 
 func (p *Permit) admission() admission {
-	return admission{node: p.node, epoch: p.stamp.epoch(), start: p.start, probe: p.stamp.probe()}
+	return admission{node: p.node, epoch: p.stamp.Epoch(), start: p.start, probe: p.stamp.Probe()}
 }
 
 // Tool returns the name of the tool to call: a substitute's if the call was
-// re-routed.
+// re-routed. The outcome counts for that tool, so a substitute does not hide an ill
+// primary.
 func (p *Permit) Tool() string {
 	if p.node == nil {
 		return ""
@@ -396,19 +386,20 @@ func (p *Permit) Tool() string {
 	return p.node.Name()
 }
 
-// Probe reports whether this call is the one that decides if its tool is well
+// Probe reports whether this call is the one that decides whether its tool is well
 // again.
-func (p *Permit) Probe() bool { return p.stamp.probe() }
+func (p *Permit) Probe() bool { return p.stamp.Probe() }
 
-// Tracked reports whether the outcome will be kept: not if the registry is full
+// Tracked reports whether the outcome will be kept. It is not if the registry is full
 // or nil.
 func (p *Permit) Tracked() bool { return p.gate != nil }
 
-// Done settles the permit with the error that the call returned, classified by
-// the Gate, and the time since Allow. ctx is the caller's, as it was given to
-// Allow. It allocates only if the breaker changes.
+// Done settles the permit with the error that the call returned, classified by the
+// Gate, and the time since Allow. ctx is the caller's, as it was given to Allow. The
+// clock of the call starts at Allow: ask a person for approval before, not after. Done
+// allocates only if the breaker changes.
 func (p *Permit) Done(ctx context.Context, err error) {
-	if p.gate == nil || !p.stamp.settle() {
+	if p.gate == nil || !p.stamp.Settle() {
 		return
 	}
 	r := p.gate.Registry
@@ -422,31 +413,31 @@ func (p *Permit) Done(ctx context.Context, err error) {
 
 // Settle settles the permit with a verdict. See Done.
 func (p *Permit) Settle(v Verdict) {
-	if p.gate == nil || !p.stamp.settle() {
+	if p.gate == nil || !p.stamp.Settle() {
 		return
 	}
 	a := p.admission()
 	a.report(p.gate.Registry, v, p.gate.Registry.now())
 }
 
-// Release gives the permit back unused: nothing is counted, and a probe's slot
-// is free again at once. Deferred right after Allow it catches every early
-// return; after Done or Settle it does nothing.
+// Release gives the permit back unused: it counts no outcome, and frees a probe's slot
+// at once. Deferred right after Allow it catches every early return; after Done or
+// Settle it does nothing.
 func (p *Permit) Release() {
-	if p.gate == nil || p.stamp.spent() || !p.stamp.settle() {
+	if p.gate == nil || p.stamp.Settled() || !p.stamp.Settle() {
 		return
 	}
 	a := p.admission()
 	a.release(p.gate.Registry)
 }
 
-// KeepAlive renews the lease of a probe that is visibly alive: it streams, it
-// reports progress. For any other permit, and when the lease has run out, it does
-// nothing.
+// KeepAlive renews the lease of a probe that shows a sign of life, such as a piece of
+// a stream or a report of progress. For any other permit, and when the lease has run
+// out, it does nothing.
 func (p *Permit) KeepAlive() {
-	if !p.stamp.probe() || p.stamp.spent() {
+	if !p.stamp.Probe() || p.stamp.Settled() {
 		return
 	}
 	r := p.gate.Registry
-	r.apply(p.node, &event{op: opKeepAlive, epoch: p.stamp.epoch(), probe: true}, r.now())
+	r.apply(p.node, &machine.Event{Op: machine.OpKeepAlive, Epoch: p.stamp.Epoch(), Probe: true}, r.now())
 }

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/toolhealth/toolhealth/internal/flight"
+	"github.com/toolhealth/toolhealth/internal/machine"
+	"github.com/toolhealth/toolhealth/internal/retry"
 )
 
 // ewmaOne is an EWMA of 1.0: averages are integers scaled by this.
-const ewmaOne = 1_000_000
+const ewmaOne = machine.EWMAOne
 
 // Stats are the all-time counters of one tool: lock-free, written by every call
 // that ends, read by dashboards. A [Registry] keeps one for each tool; alone,
@@ -38,7 +40,7 @@ type Stats struct {
 	rejected  atomic.Uint64
 	throttled atomic.Uint64
 	neutral   atomic.Uint64
-	refused   atomic.Uint64 // calls that the gate turned away
+	refused   atomic.Uint64 // calls that the gate refused
 	// refusedBefore is what refused was at the last admission: the difference is
 	// the number of refusals in a row. Written by admitted calls.
 	refusedBefore atomic.Uint64
@@ -100,8 +102,8 @@ func (s *Stats) failure(kind Kind, took int64) {
 	addSaturating(&s.sumBad, took)
 }
 
-// kindOfFailure returns kind, or KindUnknown if it is none that a failure can
-// have: a user's classifier may say anything.
+// kindOfFailure returns kind, or KindUnknown if a failure cannot have it: a user's
+// classifier may say anything.
 func kindOfFailure(kind Kind) Kind {
 	if kind == KindNone || kind >= numKinds {
 		return KindUnknown
@@ -132,9 +134,9 @@ func raise(v *atomic.Int64, x int64) {
 }
 
 // addSaturating adds d >= 0 to a sum that stays at the maximum once it is
-// there. One addition instead of a compare-and-swap loop: whoever overflows the
-// sum sees a negative one and sets it to the maximum right after; readers take a
-// negative sum for the maximum.
+// there. It is one addition instead of a compare-and-swap loop. A writer that
+// overflows the sum sees it negative and stores the maximum; until then readers treat
+// a negative sum as the maximum.
 func addSaturating(sum *atomic.Int64, d int64) {
 	if sum.Add(d) < 0 {
 		sum.Store(math.MaxInt64)
@@ -174,22 +176,30 @@ func (s *Stats) refusedInRow() uint64 {
 // endRefusals notes that a call was admitted after some were refused.
 func (s *Stats) endRefusals() { s.refusedBefore.Store(s.refused.Load()) }
 
-// Counts are the figures of one [Stats] at one moment.
+// Counts are the figures of one [Stats] at one moment. Attempts are counted, each
+// for the tool that ran. Sums of durations stay at their maximum instead of
+// overflowing.
+//
+// Counts have no JSON of their own: the tags are the keys in that of [ToolHealth],
+// which has the durations as "average_seconds", "average_success_seconds" and
+// "max_seconds".
 type Counts struct {
-	Successes uint64
-	Failures  uint64
-	ByKind    map[Kind]uint64 // failures by kind; nil without any
-	Rejected  uint64
-	Throttled uint64
-	Neutral   uint64
-	Refused   uint64
+	Successes uint64          `json:"successes"`                  // attempts that worked
+	Failures  uint64          `json:"failures"`                   // attempts whose failure counts against the tool
+	ByKind    map[Kind]uint64 `json:"failures_by_kind,omitempty"` // failures by kind; nil without any
+	Rejected  uint64          `json:"rejected"`                   // attempts whose request the tool rejected
+	Throttled uint64          `json:"throttled"`                  // attempts that the tool asked to repeat later
+	Neutral   uint64          `json:"neutral"`                    // attempts that say nothing about the tool
+	Refused   uint64          `json:"refused"`                    // calls that were not made
 
-	Average        time.Duration // of successes and failures; 0 without any
-	AverageSuccess time.Duration // of successes; 0 without any
-	Max            time.Duration // of successes and failures
+	// Average and Max include failures: a timeout is part of how slow a tool is.
+	// All three are zero without any.
+	Average        time.Duration `json:"-"`
+	AverageSuccess time.Duration `json:"-"`
+	Max            time.Duration `json:"-"`
 
 	// EWMA is the moving average of success, 0 to 1: each call weighs 30 %.
-	EWMA float64
+	EWMA float64 `json:"ewma"`
 }
 
 // TotalCalls returns Successes + Failures.
@@ -242,7 +252,7 @@ func mean(sum int64, n uint64) time.Duration {
 	return time.Duration(uint64(wrapped(sum)) / n)
 }
 
-// wrapped returns sum as addSaturating means it.
+// wrapped returns the sum that addSaturating keeps in an integer.
 func wrapped(sum int64) int64 {
 	if sum < 0 {
 		return math.MaxInt64
@@ -282,41 +292,42 @@ func (s *Stats) outcome(okTotal *atomic.Uint64, v Verdict, took int64) {
 }
 
 // GuardCounts are the figures of a tool's guarded calls. The share of calls that
-// went wrong is Failed/Calls, the retries for each call are Retries/Calls.
+// went wrong is Failed/Calls, the retries for each call are Retries/Calls. Old
+// credentials do not show in Failed: watch Rejected. In JSON, durations are numbers
+// of seconds.
 type GuardCounts struct {
-	Calls           uint64 // that asked for this tool, running ones included
-	Failed          uint64 // of these, that no tool answered, also if a Partial handler did
-	Rejected        uint64 // of these, whose request a tool refused; not in Failed
-	Canceled        uint64 // of these, that the caller gave up; not in Failed
-	Attempts        uint64 // runs of this tool, for whomever it was asked
-	Retries         uint64 // of these, not the first of their call
-	Refusals        uint64 // attempts that the gate refused
-	Fallbacks       uint64 // calls of this tool that a substitute served
-	BudgetExhausted uint64 // retries that the budget forbade
-	Abandoned       int64  // detached attempts that are still running
-	InFlight        int    // calls that are running, waiting ones included
-	// Oldest is the age of the oldest of these: with InFlight, the backlog.
-	Oldest time.Duration
+	Calls           uint64        `json:"calls"`            // calls that asked for this tool, running ones included
+	Failed          uint64        `json:"failed"`           // calls that no tool answered, including those answered by a Partial handler
+	Rejected        uint64        `json:"rejected"`         // calls that ended because a tool rejected the request; not in Failed
+	Canceled        uint64        `json:"canceled"`         // calls that ended because the caller gave up; not in Failed
+	Attempts        uint64        `json:"attempts"`         // runs of this tool, whichever tool the call asked for
+	Retries         uint64        `json:"retries"`          // attempts that were not the first of their call
+	Refusals        uint64        `json:"refusals"`         // attempts that the breaker refused
+	Fallbacks       uint64        `json:"fallbacks"`        // calls of this tool that a substitute served
+	BudgetExhausted uint64        `json:"budget_exhausted"` // retries that the budget forbade
+	Abandoned       int64         `json:"abandoned"`        // detached attempts that are still running
+	InFlight        int           `json:"in_flight"`        // calls that are running, waiting ones included
+	Oldest          time.Duration `json:"oldest_seconds"`   // age of the oldest call in InFlight
 }
 
 // guardStats are the counters of one tool's guarded calls.
 type guardStats struct {
-	// Each is written by the call it counts. Attempts are not: they are those
-	// calls that were let in, the retries, and the runs for other tools. What
-	// every call touches comes first and fills one cache line.
-	running   flight.Table
-	calls     atomic.Uint64
-	spent     atomic.Int64  // tenths of a token that are missing from the bucket
-	turned    atomic.Uint64 // calls whose tool never ran
-	asked     atomic.Uint64 // runs as a substitute
-	retries   atomic.Uint64
-	failed    atomic.Uint64
-	rejected  atomic.Uint64
-	canceled  atomic.Uint64
-	refusals  atomic.Uint64
-	fallbacks atomic.Uint64
-	exhausted atomic.Uint64
-	abandoned atomic.Int64
+	// Each is written by the call that it counts. Attempts are not counted: they are
+	// admitted calls plus retries plus runs as a substitute. What every call touches
+	// comes first and fills one cache line.
+	running      flight.Table
+	calls        atomic.Uint64
+	tokens       retry.Bucket  // retries that are left
+	neverRan     atomic.Uint64 // calls whose tool never ran
+	asSubstitute atomic.Uint64 // runs as a substitute
+	retries      atomic.Uint64
+	failed       atomic.Uint64
+	rejected     atomic.Uint64
+	canceled     atomic.Uint64
+	refusals     atomic.Uint64
+	fallbacks    atomic.Uint64
+	exhausted    atomic.Uint64
+	abandoned    atomic.Int64
 }
 
 // begin counts a call and returns its place among the running ones.
@@ -326,41 +337,18 @@ func (g *guardStats) begin(now int64) *flight.Slot {
 }
 
 func (g *guardStats) read(now int64) GuardCounts {
-	turned := g.turned.Load()
+	neverRan := g.neverRan.Load()
 	c := GuardCounts{
 		Calls: g.calls.Load(), Failed: g.failed.Load(),
 		Rejected: g.rejected.Load(), Canceled: g.canceled.Load(), Retries: g.retries.Load(),
 		Refusals: g.refusals.Load(), Fallbacks: g.fallbacks.Load(),
 		BudgetExhausted: g.exhausted.Load(), Abandoned: g.abandoned.Load(),
 	}
-	c.Attempts = c.Calls - min(turned, c.Calls) + c.Retries + g.asked.Load()
+	c.Attempts = c.Calls - min(neverRan, c.Calls) + c.Retries + g.asSubstitute.Load()
 	n, oldest := g.running.Read()
 	c.InFlight = n
 	if n > 0 {
 		c.Oldest = time.Duration(max(now-oldest, 0))
 	}
 	return c
-}
-
-// takeToken takes a token out of a bucket of this size.
-func (g *guardStats) takeToken(size int) bool {
-	for {
-		spent := g.spent.Load()
-		if (spent+19)/10 > int64(size) { // not spent+10 > 10*size: that overflows
-			g.exhausted.Add(1)
-			return false
-		}
-		if g.spent.CompareAndSwap(spent, spent+10) {
-			return true
-		}
-	}
-}
-
-// refund gives tenths of a token back.
-func (g *guardStats) refund(tenths int64) {
-	for spent := g.spent.Load(); spent > 0; spent = g.spent.Load() {
-		if g.spent.CompareAndSwap(spent, max(spent-tenths, 0)) {
-			return
-		}
-	}
 }

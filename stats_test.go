@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheEWMAIsTheseIntegers(t *testing.T) {
+func TestStats_EWMAInIntegers(t *testing.T) {
 	s := NewStats()
 	assert.Equal(t, int64(1_000_000), s.ewma())
 	s.RecordSuccess(0)
@@ -26,18 +26,18 @@ func TestTheEWMAIsTheseIntegers(t *testing.T) {
 	for range 200 {
 		s.RecordFailure(KindTimeout, 0)
 	}
-	assert.Equal(t, int64(0), s.ewma(), "it reaches the bottom")
+	assert.Equal(t, int64(0), s.ewma(), "repeated failures reach zero")
 	for range 200 {
 		s.RecordSuccess(0)
 	}
-	assert.Equal(t, int64(999_997), s.ewma(), "integer division keeps it from the very top")
+	assert.Equal(t, int64(999_997), s.ewma(), "integer division stops below one")
 }
 
-func TestTheScoreIsThreeTenthsRateAndSevenTenthsEWMA(t *testing.T) {
+func TestStats_Score(t *testing.T) {
 	s := NewStats()
 	c := s.Read()
 	assert.Equal(t, Counts{EWMA: 1}, c)
-	assert.Equal(t, 1.0, c.SuccessRate(), "no calls are no bad news")
+	assert.Equal(t, 1.0, c.SuccessRate(), "without calls the rate is 1")
 	assert.Equal(t, 1.0, c.Score())
 	for range 3 {
 		s.RecordSuccess(0)
@@ -49,7 +49,7 @@ func TestTheScoreIsThreeTenthsRateAndSevenTenthsEWMA(t *testing.T) {
 	assert.Equal(t, uint64(4), c.TotalCalls())
 }
 
-func TestDurationsAreMeasuredOverEveryCallAndOverSuccesses(t *testing.T) {
+func TestStats_Durations(t *testing.T) {
 	s := NewStats()
 	s.RecordSuccess(10 * time.Millisecond)
 	s.RecordSuccess(20 * time.Millisecond)
@@ -67,7 +67,7 @@ func TestDurationsAreMeasuredOverEveryCallAndOverSuccesses(t *testing.T) {
 	assert.Equal(t, time.Second, bad.Read().Average)
 }
 
-func TestANegativeDurationCountsAsZero(t *testing.T) {
+func TestStats_NegativeDurationIsZero(t *testing.T) {
 	s := NewStats()
 	s.RecordSuccess(-time.Hour)
 	s.RecordFailure(KindTimeout, math.MinInt64)
@@ -78,7 +78,7 @@ func TestANegativeDurationCountsAsZero(t *testing.T) {
 	assert.Equal(t, time.Duration(1), s.Read().Average)
 }
 
-func TestASumOfDurationsSaturates(t *testing.T) {
+func TestStats_SumOfDurationsSaturates(t *testing.T) {
 	s := NewStats()
 	s.RecordSuccess(math.MaxInt64)
 	assert.Equal(t, time.Duration(math.MaxInt64), s.Read().Average)
@@ -92,7 +92,7 @@ func TestASumOfDurationsSaturates(t *testing.T) {
 	s.RecordFailure(KindTimeout, math.MaxInt64)
 	assert.Equal(t, int64(math.MaxInt64), s.sumBad.Load())
 
-	// A reader between the overflow and its repair.
+	// A reader comes between the overflow of the sum and its correction.
 	var torn Stats
 	torn.nameOK.Store(2)
 	torn.sumOK.Store(math.MinInt64)
@@ -100,7 +100,7 @@ func TestASumOfDurationsSaturates(t *testing.T) {
 	assert.Equal(t, time.Duration(math.MaxInt64/2), torn.Read().Average)
 }
 
-func TestCountersSaturateInTheirSums(t *testing.T) {
+func TestStats_SumsOfCountersSaturate(t *testing.T) {
 	var s Stats
 	s.permitOK.Store(math.MaxUint64)
 	s.nameOK.Store(5)
@@ -114,7 +114,7 @@ func TestCountersSaturateInTheirSums(t *testing.T) {
 	assert.Equal(t, int64(math.MaxInt64-1), saturatingAdd(math.MaxInt64-2, 1))
 }
 
-func TestFailuresAreCountedByKind(t *testing.T) {
+func TestStats_FailuresByKind(t *testing.T) {
 	s := NewStats()
 	assert.Nil(t, s.Read().ByKind)
 	for k := range numKinds {
@@ -129,7 +129,7 @@ func TestFailuresAreCountedByKind(t *testing.T) {
 	for k := KindTimeout; k < KindUnknown; k++ {
 		want[k] = uint64(k) + 1
 	}
-	want[KindUnknown] = uint64(KindUnknown) + 1 + 1 + 2 // its own, none and the two that are no kinds
+	want[KindUnknown] = uint64(KindUnknown) + 1 + 1 + 2 // unknown itself, KindNone, and the two invalid kinds
 	assert.Equal(t, want, c.ByKind)
 	sum := uint64(0)
 	for _, n := range want {
@@ -141,7 +141,7 @@ func TestFailuresAreCountedByKind(t *testing.T) {
 	assert.Equal(t, sum+1, s.ended())
 }
 
-func TestCallsWithoutAnOutcomeOfTheirOwnTouchNothingElse(t *testing.T) {
+func TestStats_OtherOutcomesTouchNothingElse(t *testing.T) {
 	s := NewStats()
 	s.RecordRejected()
 	s.RecordThrottled()
@@ -156,7 +156,7 @@ func TestCallsWithoutAnOutcomeOfTheirOwnTouchNothingElse(t *testing.T) {
 	assert.Zero(t, s.ended())
 }
 
-func TestRefusalsInARowEndWithAnAdmission(t *testing.T) {
+func TestStats_RefusalsInRowEndWithAdmission(t *testing.T) {
 	var s Stats
 	s.RecordRefused()
 	s.RecordRefused()
@@ -168,7 +168,7 @@ func TestRefusalsInARowEndWithAnAdmission(t *testing.T) {
 	assert.Equal(t, uint64(3), s.Read().Refused)
 }
 
-func TestPermitsThatAreOutAreAdmittedMinusSettled(t *testing.T) {
+func TestStats_InFlightIsAdmittedMinusSettled(t *testing.T) {
 	var s Stats
 	assert.False(t, s.inUse())
 	s.admitted.Add(3)
@@ -177,13 +177,13 @@ func TestPermitsThatAreOutAreAdmittedMinusSettled(t *testing.T) {
 	s.settled.Add(1)
 	assert.Equal(t, uint64(1), s.inFlight())
 	assert.True(t, s.inUse())
-	s.nameOK.Add(1) // no permit
+	s.nameOK.Add(1) // a report by name settles no permit
 	assert.True(t, s.inUse())
 	s.settled.Add(1)
 	assert.False(t, s.inUse())
 }
 
-func TestOutcomesGoToTheirOwnCounters(t *testing.T) {
+func TestStats_OutcomesGoToTheirCounters(t *testing.T) {
 	var s Stats
 	for outcome, times := range map[Outcome]int{
 		OutcomeSuccess: 1, OutcomeFailure: 2, OutcomeRejected: 3, OutcomeThrottled: 4, OutcomeNeutral: 5,
@@ -192,7 +192,7 @@ func TestOutcomesGoToTheirOwnCounters(t *testing.T) {
 			s.outcome(&s.permitOK, Verdict{Outcome: outcome, Kind: KindServerError}, int64(time.Second))
 		}
 	}
-	s.outcome(&s.permitOK, Verdict{Outcome: 99}, 0) // no outcome is no evidence
+	s.outcome(&s.permitOK, Verdict{Outcome: 99}, 0) // an invalid outcome is neutral
 	c := s.Read()
 	assert.Equal(t, uint64(1), s.permitOK.Load())
 	assert.Equal(t, uint64(1), c.Successes)
@@ -201,8 +201,8 @@ func TestOutcomesGoToTheirOwnCounters(t *testing.T) {
 	assert.Equal(t, time.Second, c.Average)
 }
 
-// Readers run while writers do: whatever a reader sees has to add up.
-func TestAReaderNeverSeesFiguresThatContradictEachOther(t *testing.T) {
+// Readers run beside writers: the figures of one Read must agree with each other.
+func TestStats_ReadIsConsistentDuringWrites(t *testing.T) {
 	s := NewStats()
 	const writers, calls = 4, 3000
 	var writing sync.WaitGroup
@@ -258,8 +258,8 @@ func TestAReaderNeverSeesFiguresThatContradictEachOther(t *testing.T) {
 	assert.Equal(t, time.Duration((writers*calls+1)/2), c.Average)
 }
 
-// Each finds no counters by kind, the EWMA at its top and a maximum of 0.
-func TestTheFirstFailuresAtOnceAreAllCounted(t *testing.T) {
+// Each call finds no counters by kind, an EWMA of one and a maximum of zero.
+func TestStats_FirstConcurrentFailuresAreCounted(t *testing.T) {
 	const calls = 3
 	var one Stats
 	for i := range calls {
@@ -273,7 +273,7 @@ func TestTheFirstFailuresAtOnceAreAllCounted(t *testing.T) {
 	}
 }
 
-func TestAMaximumNeverFallsBelowWhatWasJustPutIn(t *testing.T) {
+func TestStats_MaximumNeverFalls(t *testing.T) {
 	var v atomic.Int64
 	atOnce(3, func(i int) {
 		for range 2_000_000 {

@@ -1,17 +1,19 @@
-// Gateway serves HTTP tools to agents through a guard, and shows what that is
+// Gateway serves HTTP tools to agents through a guard, and shows what the guard is
 // worth while one of the tools is down.
 //
 // The program starts three tools on loopback and lets an agent work through the
 // same list of calls twice: first against the tools themselves, with the three
-// attempts that a usual SDK makes, then through the gateway. Meanwhile the search
-// tool answers 503, then hangs, then is well again. Both runs are shown side by
-// side. Then an operator takes a tool out, re-routes its calls, changes the
-// configuration and brings it back, all on the admin port.
+// attempts that a usual SDK makes, then through the gateway, which knows a
+// substitute for the search. Meanwhile the search tool answers 503, then hangs, then
+// works again. Both runs are shown side by side. Then an operator isolates a tool,
+// re-routes its calls, changes the configuration and resets the tool, all on the
+// admin port.
 //
 //	go run ./examples/gateway
 //
-// The part to copy is gateway.go. story.go is the outage and what has to come of
-// it: the program exits with 1 if that did not happen.
+// The parts to copy are gateway.go and log.go. story.go has the outage and
+// the expected results: the program exits with 1 if it does not get them. README.md is the
+// runbook for operators.
 package main
 
 import (
@@ -32,6 +34,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	pace := flags.Duration("pace", 20*time.Millisecond, "pause after each call; an attempt may take 4 of them,\nand a cooldown lasts 5")
 	price := flags.Float64("price", 0.01, "what one request to a tool costs, in dollars")
+	logged := flags.Bool("log", false, "log breakers and failed calls to stderr, as JSON")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -41,7 +44,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "gateway: want no arguments but flags, a pace above 0 and a price of 0 or more")
 		return 2
 	}
-	if err := tell(context.Background(), *pace, *price, stdout); err != nil {
+	if err := tell(context.Background(), *pace, *price, stdout, newLog(*logged, stderr)); err != nil {
 		fmt.Fprintln(stderr, "gateway:", err)
 		return 1
 	}

@@ -4,24 +4,32 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/toolhealth/toolhealth"
 )
 
-func TestTheGatewayTellsItsStoryAndExitsWithZero(t *testing.T) {
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestGateway_TellsStoryAndExitsWithZero(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := run(nil, &stdout, &stderr); code != 0 {
+	if code := run([]string{"-log"}, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d\n%s\n%s", code, &stdout, &stderr)
 	}
+	if !strings.Contains(stderr.String(), `"cause":"failure_threshold"`) {
+		t.Error("the trip of search is not logged")
+	}
 	for _, want := range []string{
-		"tool_unavailable:circuit_open", "tool_unavailable:unknown_tool", "tool_unavailable:isolated",
+		"47 of 50", "tool_unavailable:unknown_tool", "tool_unavailable:isolated",
 		"tool_failure:non_retryable", "tool_failure:outcome_unknown",
-		" fewer", "refused when search was well again", "retry_attempts_per_call", "served by: search_backup", "failure_threshold is -1",
+		"retry_attempts_per_call", "served by search_backup", "failure_threshold is -1",
 	} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("the story does not have %q", want)
@@ -29,7 +37,7 @@ func TestTheGatewayTellsItsStoryAndExitsWithZero(t *testing.T) {
 	}
 }
 
-func TestTheGatewayExplainsItsFlags(t *testing.T) {
+func TestGateway_ExplainsFlags(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		code int
@@ -48,30 +56,21 @@ func TestTheGatewayExplainsItsFlags(t *testing.T) {
 	}
 }
 
-func TestTheDifferenceInAnswersIsExplained(t *testing.T) {
-	explained := func(with tally) string {
-		var out bytes.Buffer
-		explain(&out, tally{answered: 28, mails: 3}, with, time.Second)
-		return out.String()
-	}
-	text := explained(tally{answered: 25, late: 3})
-	if !strings.Contains(text, "answered 3 fewer") || !strings.Contains(text, "    3  refused when search was well again") {
-		t.Error(text)
-	}
-	if strings.Contains(text, "other reasons") {
-		t.Error(text)
-	}
-	if text := explained(tally{answered: 24, late: 3}); !strings.Contains(text, "    1  for other reasons") {
-		t.Error(text)
+func TestGateway_ExplainsDifference(t *testing.T) {
+	var out bytes.Buffer
+	explain(&out, 3, tally{rescued: 22, reasons: map[string]int{"tool_unavailable:unknown_tool": 4}})
+	for _, want := range []string{"search_backup answered 22 calls", "    4  tool_unavailable:unknown_tool", "it went out 3 times"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the explanation does not have %q: %s", want, &out)
+		}
 	}
 }
 
-func TestTheGatewayJudgesEveryPartOfTheStory(t *testing.T) {
+func TestGateway_JudgesEveryPartOfStory(t *testing.T) {
 	good := func() (without, with tally) {
-		without = tally{wasted: 60, mails: 3, waited: 2 * time.Second}
-		with = tally{wasted: 8, mails: 1, waited: time.Second, lastServed: "search", reasons: map[string]int{
-			"tool_unavailable:circuit_open": 1, "tool_failure:non_retryable": 1,
-			"tool_unavailable:unknown_tool": 1, "tool_failure:outcome_unknown": 1,
+		without = tally{calls: 50, answered: 28, wasted: 60, mails: 3, waited: 2 * time.Second}
+		with = tally{calls: 50, answered: 47, rescued: 22, wasted: 8, mails: 1, waited: time.Second, lastServed: "search", reasons: map[string]int{
+			"tool_failure:non_retryable": 1, "tool_unavailable:unknown_tool": 1, "tool_failure:outcome_unknown": 1,
 		}}
 		return without, with
 	}
@@ -79,11 +78,14 @@ func TestTheGatewayJudgesEveryPartOfTheStory(t *testing.T) {
 		t.Fatalf("the good story is not accepted: %v", err)
 	}
 	for says, spoil := range map[string]func(without, with *tally){
-		"let 21 requests through": func(_, with *tally) { with.wasted = 21 },
-		"the agent waited":        func(_, with *tally) { with.waited = 3 * time.Second },
-		"2 mails went out":        func(_, with *tally) { with.mails = 2 },
-		"1 mails went out":        func(without, _ *tally) { without.mails = 1 },
-		"did not come back":       func(_, with *tally) { with.lastServed = "search_backup" },
+		"46 of 50 calls were answered": func(_, with *tally) { with.answered = 46 },
+		"and 47 without":               func(without, _ *tally) { without.answered = 47 },
+		"no substitute answered":       func(_, with *tally) { with.rescued = 0 },
+		"let 21 requests through":      func(_, with *tally) { with.wasted = 21 },
+		"the agent waited":             func(_, with *tally) { with.waited = 3 * time.Second },
+		"2 mails went out":             func(_, with *tally) { with.mails = 2 },
+		"1 mails went out":             func(without, _ *tally) { without.mails = 1 },
+		"did not come back":            func(_, with *tally) { with.lastServed = "search_backup" },
 		"no call ended with tool_failure:outcome_unknown": func(_, with *tally) {
 			delete(with.reasons, "tool_failure:outcome_unknown")
 		},
@@ -102,7 +104,7 @@ func newTestGateway(t *testing.T, tool http.HandlerFunc) *gateway {
 	server := httptest.NewServer(tool)
 	t.Cleanup(server.Close)
 	health := toolhealth.DefaultConfig()
-	g, err := newGateway(server.Client(), addresses(server.URL, "a", "b"), health, policies(10*time.Second))
+	g, err := newGateway(server.Client(), addresses(server.URL, "a", "b"), health, policies(10*time.Second), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +118,7 @@ func ask(t *testing.T, h http.Handler, method, path, body string) *httptest.Resp
 	return w
 }
 
-func TestAStopReasonBecomesAStatusAndABodyForTheModel(t *testing.T) {
+func TestGateway_StopReasonBecomesStatusAndBody(t *testing.T) {
 	answer := func(w http.ResponseWriter, _ *http.Request) {}
 	g := newTestGateway(t, func(w http.ResponseWriter, r *http.Request) { answer(w, r) })
 	for _, c := range []struct {
@@ -142,7 +144,7 @@ func TestAStopReasonBecomesAStatusAndABodyForTheModel(t *testing.T) {
 			t.Errorf("%s: %d, Retry-After %q, %s", c.name, w.Code, w.Header().Get("Retry-After"), w.Body)
 		}
 		if strings.Contains(w.Body.String(), "secret") {
-			t.Errorf("%s: what the tool said got to the model", c.name)
+			t.Errorf("%s: the tool's error text got to the model", c.name)
 		}
 	}
 	if w := ask(t, g.handler(), "POST", "/tools/a", strings.Repeat("x", maxBody+1)); w.Code != 413 {
@@ -153,7 +155,7 @@ func TestAStopReasonBecomesAStatusAndABodyForTheModel(t *testing.T) {
 	}
 }
 
-func TestWrongOrdersOfAnOperatorChangeNothing(t *testing.T) {
+func TestGateway_WrongOrdersChangeNothing(t *testing.T) {
 	g := newTestGateway(t, func(http.ResponseWriter, *http.Request) {})
 	guard, config := g.guard.Load(), g.registry.Config()
 	for _, c := range []struct {
@@ -179,20 +181,20 @@ func TestWrongOrdersOfAnOperatorChangeNothing(t *testing.T) {
 	}
 	got := g.registry.Config()
 	if got.Breaker.FailureThreshold != 7 || got.Breaker.RecoveryDuration != 30*time.Second || !got.RegisteredOnly {
-		t.Errorf("what the body left out did not stay: %+v", got)
+		t.Errorf("a key that the body left out did not keep its value: %+v", got)
 	}
 }
 
-func TestAGatewayWithAWrongConfigurationIsNotMade(t *testing.T) {
+func TestGateway_WrongConfigurationIsRefused(t *testing.T) {
 	health := toolhealth.DefaultConfig()
 	health.Breaker.FailureThreshold = -1
-	if _, err := newGateway(nil, nil, health, policies(time.Second)); err == nil {
+	if _, err := newGateway(nil, nil, health, policies(time.Second), nil); err == nil {
 		t.Error("a wrong breaker was accepted")
 	}
-	if _, err := newGateway(nil, nil, toolhealth.DefaultConfig(), policies(-time.Second)); err == nil {
+	if _, err := newGateway(nil, nil, toolhealth.DefaultConfig(), policies(-time.Second), slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a wrong policy was accepted")
 	}
-	if _, err := newGateway(nil, map[string]string{"": ""}, toolhealth.DefaultConfig(), policies(0)); err == nil {
+	if _, err := newGateway(nil, map[string]string{"": ""}, toolhealth.DefaultConfig(), policies(0), nil); err == nil {
 		t.Error("a tool without a name was accepted")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -18,7 +19,7 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// mood is how the search tool is, and the mail tool when it hangs.
+// mood is the state of the search tool, and of the mail tool when that hangs.
 type mood int32
 
 const (
@@ -27,13 +28,13 @@ const (
 	hanging
 )
 
-// upstream is the tools, on one server.
+// upstream is the server of all tools.
 type upstream struct {
 	*httptest.Server
 	mood     atomic.Int32
-	requests atomic.Int64 // in all
-	wasted   atomic.Int64 // that met a tool which was down
-	mails    atomic.Int64 // that went out
+	requests atomic.Int64 // number of requests
+	wasted   atomic.Int64 // requests to a tool that was down
+	mails    atomic.Int64 // mails that went out
 }
 
 func startUpstream() *upstream {
@@ -46,15 +47,15 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.requests.Add(1)
 	body, _ := io.ReadAll(r.Body)
 	name := strings.TrimPrefix(r.URL.Path, "/")
-	ill := mood(u.mood.Load())
+	current := mood(u.mood.Load())
 	switch {
-	case name == "mail" && ill == hanging:
-		u.mails.Add(1) // it goes out, only the answer does not come
+	case name == "mail" && current == hanging:
+		u.mails.Add(1) // the mail goes out, and only the answer is lost
 		u.wasted.Add(1)
 		<-r.Context().Done()
-	case name == "search" && ill != well:
+	case name == "search" && current != well:
 		u.wasted.Add(1)
-		if ill == hanging {
+		if current == hanging {
 			<-r.Context().Done()
 			return
 		}
@@ -68,13 +69,13 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// step is one call of the agent and how the tools are meanwhile.
+// step is one call of the agent, and the mood of the tools during the call.
 type step struct {
 	tool, arguments string
 	mood            mood
 }
 
-// script is what happens in both runs.
+// script returns the steps of both runs.
 func script() (steps []step) {
 	for i := range 50 {
 		s := step{"search", fmt.Sprintf("topic %d", i), well}
@@ -97,20 +98,21 @@ func script() (steps []step) {
 	return steps
 }
 
-// tally is how one run went.
+// tally is the result of one run.
 type tally struct {
 	calls, answered         int
 	requests, wasted, mails int64
-	waited                  time.Duration  // for answers
-	reasons                 map[string]int // why calls were not answered
-	late                    int            // calls that were refused although search was well again
+	waited                  time.Duration  // time spent waiting for answers
+	reasons                 map[string]int // stop reasons of unanswered calls
+	rescued                 int            // calls that a substitute answered
 	lastServed              string
 }
 
-// caller makes one call: the answering tool, or why there is no answer.
+// caller makes one call. It returns the tool that answered, or the reason why there is
+// no answer.
 type caller func(ctx context.Context, tool, arguments string) (served, reason string, err error)
 
-// play works through the script with the agent's one way to call tools.
+// play works through the script with one way to call tools.
 func play(ctx context.Context, u *upstream, pace time.Duration, call caller) (tally, error) {
 	u.requests.Store(0)
 	u.wasted.Store(0)
@@ -126,23 +128,19 @@ func play(ctx context.Context, u *upstream, pace time.Duration, call caller) (ta
 		t.waited += time.Since(start)
 		t.calls++
 		t.lastServed = served
-		if reason == "" {
-			t.answered++
-		} else {
+		switch {
+		case reason != "":
 			t.reasons[reason]++
-			if s.mood == well && tooLate(reason) {
-				t.late++
-			}
+		case served != s.tool:
+			t.rescued++
+			fallthrough
+		default:
+			t.answered++
 		}
 		time.Sleep(pace)
 	}
 	t.requests, t.wasted, t.mails = u.requests.Load(), u.wasted.Load(), u.mails.Load()
 	return t, nil
-}
-
-// tooLate reports whether a call was refused for what happened before it.
-func tooLate(reason string) bool {
-	return reason == toolhealth.StopCircuitOpen.String() || reason == toolhealth.StopProbeInFlight.String()
 }
 
 // direct calls the tools as an agent without a guard does: three attempts.
@@ -186,22 +184,26 @@ func through(base string) caller {
 	}
 }
 
-// tell tells the whole story and returns what did not go as it should have.
-func tell(ctx context.Context, pace time.Duration, price float64, out io.Writer) error {
+// tell tells the whole story and returns an error if the results are not as expected.
+func tell(ctx context.Context, pace time.Duration, price float64, out io.Writer, log *slog.Logger) error {
 	u := startUpstream()
 	defer u.Close()
 	timeout, cooldown := 4*pace, 5*pace
 	health := toolhealth.DefaultConfig()
 	health.Breaker.RecoveryDuration = cooldown
-	g, err := newGateway(new(http.Client), addresses(u.URL, "search", "search_backup", "mail"), health, policies(timeout))
+	g, err := newGateway(new(http.Client), addresses(u.URL, "search", "search_backup", "mail"), health, policies(timeout), log)
 	if err != nil {
+		return err
+	}
+	if err := g.reroute(substitutes()); err != nil {
 		return err
 	}
 	agents, operators := httptest.NewServer(g.handler()), httptest.NewServer(g.admin())
 	defer agents.Close()
 	defer operators.Close()
 
-	fmt.Fprintf(out, "%d calls; search answers 503 during 10 of them, hangs during 10, then is well\n\n", len(script()))
+	fmt.Fprintf(out, "An agent makes %d calls. During 10 of them search answers 503, during 10 it hangs, then it works again.\n"+
+		"Without the guard the SDK tries each call three times; with it, search_backup can stand in for search.\n\n", len(script()))
 	without, err := play(ctx, u, pace, direct(u.URL, timeout))
 	if err != nil {
 		return err
@@ -211,11 +213,7 @@ func tell(ctx context.Context, pace time.Duration, price float64, out io.Writer)
 		return err
 	}
 	printTallies(out, without, with, price)
-	fmt.Fprintln(out, "\nWhy calls through the guard were not answered:")
-	for _, reason := range slices.Sorted(maps.Keys(with.reasons)) {
-		fmt.Fprintf(out, "%5d  %s\n", with.reasons[reason], reason)
-	}
-	explain(out, without, with, cooldown)
+	explain(out, without.mails, with)
 	if err := judge(without, with); err != nil {
 		return err
 	}
@@ -228,30 +226,31 @@ func printTallies(out io.Writer, without, with tally, price float64) {
 		fmt.Fprintf(table, "%-44s\t%v\t%v\t\n", name, of(without), of(with))
 	}
 	fmt.Fprintf(table, "%-44s\twithout guard\twith guard\t\n", "")
-	row("calls of the agent", func(t tally) any { return t.calls })
-	row("answered", func(t tally) any { return t.answered })
+	row("calls that were answered", func(t tally) any { return fmt.Sprintf("%d of %d", t.answered, t.calls) })
+	row("time that the agent waited", func(t tally) any { return t.waited.Round(time.Millisecond) })
 	row("requests to tools", func(t tally) any { return t.requests })
-	row("of these, to a tool that was down", func(t tally) any { return t.wasted })
+	row("requests to a tool that was down", func(t tally) any { return t.wasted })
 	row("mails that went out, for one that was asked", func(t tally) any { return t.mails })
-	row("time that the agent waited for answers", func(t tally) any { return t.waited.Round(time.Millisecond) })
 	row(fmt.Sprintf("cost at $%.3f a request", price), func(t tally) any { return fmt.Sprintf("$%.2f", price*float64(t.requests)) })
 	_ = table.Flush()
 }
 
-// explain says what the two figures of answered calls come from.
-func explain(out io.Writer, without, with tally, cooldown time.Duration) {
-	fewer := without.answered - with.answered
-	fmt.Fprintf(out, "\nThe guard's run answered %d fewer:\n", fewer)
-	fmt.Fprintf(out, "%5d  refused when search was well again, before the cooldown of %v was over;\n", with.late, cooldown)
-	fmt.Fprintln(out, "       this run has no substitute for search")
-	if other := fewer - with.late; other != 0 {
-		fmt.Fprintf(out, "%5d  for other reasons\n", other)
+// explain says what made the difference and why some calls had no answer. mails is the
+// number of mails that went out without a guard.
+func explain(out io.Writer, mails int64, with tally) {
+	fmt.Fprintf(out, "\nsearch_backup answered %d calls, until a probe of search succeeded. These had no answer:\n", with.rescued)
+	for _, reason := range slices.Sorted(maps.Keys(with.reasons)) {
+		fmt.Fprintf(out, "%5d  %s\n", with.reasons[reason], reason)
 	}
-	fmt.Fprintf(out, "The mail was not confirmed in either. Without a guard it went out %d times; the guard did not\n"+
-		"repeat it (it is not safe to repeat), and the model was told that it may have gone out.\n", without.mails)
+	fmt.Fprintf(out, "The first lacked its argument, the last named a tool that does not exist. Between them is the mail:\n"+
+		"it was sent and the confirmation was lost. Without a guard it went out %d times. The guard did not repeat\n"+
+		"it, because it has side effects, and told the model that it may have gone out.\n", mails)
 }
 
-// judge returns what the two runs should have shown and did not.
+// substitutes returns the substitutes of the tools at the start.
+func substitutes() map[string][]string { return map[string][]string{"search": {"search_backup"}} }
+
+// judge returns an error for each expected result that the two runs did not show.
 func judge(without, with tally) error {
 	var wrong []error
 	expect := func(ok bool, text string, a ...any) {
@@ -259,21 +258,24 @@ func judge(without, with tally) error {
 			wrong = append(wrong, fmt.Errorf(text, a...))
 		}
 	}
-	expect(with.wasted*3 <= without.wasted, "the guard let %d requests through to a dead tool, of %d without it", with.wasted, without.wasted)
+	expect(with.answered == with.calls-3, "%d of %d calls were answered with the guard, want all but 3", with.answered, with.calls)
+	expect(with.answered > without.answered, "%d calls were answered with the guard and %d without", with.answered, without.answered)
+	expect(with.rescued > 0, "no substitute answered")
+	expect(with.wasted*3 <= without.wasted, "the guard let %d requests through to a tool that was down, of %d without it", with.wasted, without.wasted)
 	expect(with.waited < without.waited, "the agent waited %v with the guard and %v without", with.waited, without.waited)
 	expect(with.mails == 1, "%d mails went out, want 1", with.mails)
 	expect(without.mails == 3, "%d mails went out without a guard, want 3", without.mails)
 	expect(with.lastServed == "search", "search did not come back")
 	for _, reason := range []toolhealth.StopReason{
-		toolhealth.StopCircuitOpen, toolhealth.StopNonRetryable, toolhealth.StopUnknownTool, toolhealth.StopOutcomeUnknown,
+		toolhealth.StopNonRetryable, toolhealth.StopUnknownTool, toolhealth.StopOutcomeUnknown,
 	} {
 		expect(with.reasons[reason.String()] > 0, "no call ended with %s", reason)
 	}
 	return errors.Join(wrong...)
 }
 
-// operatorStory is what an operator does with an ill tool, and what it does to the
-// agent's calls.
+// operatorStory shows what an operator can do with a failing tool, and the effect on
+// the agent's calls.
 func operatorStory(ctx context.Context, out io.Writer, agents, operators string) error {
 	ask := func(method, path, body string) (int, string, error) {
 		req, err := http.NewRequestWithContext(ctx, method, operators+path, strings.NewReader(body))
@@ -297,11 +299,11 @@ func operatorStory(ctx context.Context, out io.Writer, agents, operators string)
 	if err := json.Unmarshal([]byte(text), &summary); err != nil {
 		return fmt.Errorf("status %d: %w", status, err)
 	}
-	fmt.Fprintln(out, "\nThe two figures to watch, from GET /health:")
+	fmt.Fprintln(out, "\nThe figures to watch, from GET /health:")
 	for _, h := range summary.Tools {
 		if calls := float64(h.Guard.Calls); calls > 0 {
-			fmt.Fprintf(out, "%8s  tool_error_rate %.2f  retry_attempts_per_call %.2f\n",
-				h.Tool, float64(h.Guard.Failed)/calls, float64(h.Guard.Retries)/calls)
+			fmt.Fprintf(out, "%8s  tool_error_rate %.2f  retry_attempts_per_call %.2f  fallbacks %d  trips %d\n",
+				h.Tool, float64(h.Guard.Failed)/calls, float64(h.Guard.Retries)/calls, h.Guard.Fallbacks, h.Trips)
 		}
 	}
 
@@ -309,9 +311,10 @@ func operatorStory(ctx context.Context, out io.Writer, agents, operators string)
 	for _, s := range []struct {
 		method, path, body string
 		status             int
-		served, reason     string // what a call of search comes to then
+		served, reason     string // result of a call of search after that
 	}{
-		{"POST", "/tools/search/isolate", "", 204, "", "tool_unavailable:isolated"},
+		{"POST", "/tools/search/isolate", "", 204, "search_backup", ""},
+		{"PUT", "/routes", `{}`, 204, "", "tool_unavailable:isolated"},
 		{"PUT", "/routes", `{"search": ["search_backup"]}`, 204, "search_backup", ""},
 		{"PUT", "/config", `{"breaker": {"failure_threshold": 5, "recovery_duration": "1m"}}`, 204, "search_backup", ""},
 		{"PUT", "/config", `{"breaker": {"failure_threshold": -1}}`, 400, "search_backup", ""},
@@ -325,7 +328,11 @@ func operatorStory(ctx context.Context, out io.Writer, agents, operators string)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%5s %-22s %-65s %d; search is served by: %s%s\n", s.method, s.path, s.body, status, served, reason)
+		answer := "served by " + served
+		if reason != "" {
+			answer = reason
+		}
+		fmt.Fprintf(out, "%5s %-22s %-65s %d; a call of search: %s\n", s.method, s.path, s.body, status, answer)
 		if text != "" {
 			fmt.Fprintf(out, "      %s\n", text)
 		}
@@ -334,6 +341,6 @@ func operatorStory(ctx context.Context, out io.Writer, agents, operators string)
 				s.method, s.path, status, served, reason, s.status, s.served, s.reason)
 		}
 	}
-	fmt.Fprintln(out, "\nAs it should be: few requests met the dead tool, one mail went out, search came back, and the operator was obeyed.")
+	fmt.Fprintln(out, "\nAs expected: every call that can have an answer got one, few requests met the tool that was down, one mail went out,\nsearch came back, and the operator was obeyed.")
 	return nil
 }

@@ -7,15 +7,11 @@ import (
 
 // Bar is one promise about speed or size, as a limit on a measured figure.
 type Bar struct {
-	What  string
-	Limit float64
-	// AtLeast: the figure has to reach the limit; otherwise it must not exceed it.
-	AtLeast  bool
+	What     string
+	Limit    float64
+	AtLeast  bool // the figure must reach the limit; false means that it must not exceed it
 	Unit     string
-	Measured float64 // NaN if what it needs was not measured
-	// Least is what the same figure would be if only those parts were left that no
-	// way of writing the call could do without; 0 where nobody needs to know.
-	Least float64
+	Measured float64 // measured figure; NaN means that a case was not measured
 }
 
 // Met reports whether the bar is met.
@@ -24,14 +20,6 @@ func (b Bar) Met() bool {
 		return b.Measured >= b.Limit
 	}
 	return b.Measured <= b.Limit
-}
-
-// Parts returns Least as text, or nothing.
-func (b Bar) Parts() string {
-	if b.Least == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%.3g%s", b.Least, b.Unit)
 }
 
 // Verdict returns "met", "not met", or "not measured".
@@ -68,7 +56,7 @@ func (m Medians) ratio(a, b string) float64 { return m.ns(a) / m.ns(b) }
 
 func (m Medians) allocs(name string) float64 {
 	if v, ok := m.Allocs[name]; ok {
-		return math.Floor(v) // a background allocation of the runtime is not the call's
+		return math.Floor(v) // a background allocation of the runtime is not one of the call
 	}
 	return math.NaN()
 }
@@ -81,29 +69,28 @@ func Bars(m Medians, idle, registered Footprint) []Bar {
 	return []Bar{
 		{What: "Gate.Allow + Done by name : 2 clocks + 2 adds + 1 lookup", Limit: 1.35, Unit: x, Measured: m.ratio(GateDone, FloorGate)},
 		{What: "Gate.Allow + Done, allocations", Limit: 0, Measured: m.allocs(GateDone)},
-		{What: "gobreaker Execute by name : Gate.Allow + Done", Limit: 1.7, AtLeast: true, Unit: x, Measured: m.ratio(PeerGobreaker, GateDone), Least: m.ratio(PeerGobreaker, LeastGate)},
+		{What: "gobreaker Execute by name : Gate.Allow + Done", Limit: 1.7, AtLeast: true, Unit: x, Measured: m.ratio(PeerGobreaker, GateDone)},
 		{What: "AllowRequest + RecordSuccess : gobreaker Execute by name", Limit: 0.35, Unit: x, Measured: m.ratio(ByName, PeerGobreaker)},
 		{What: "AllowRequest + RecordSuccess : failsafe-go permits by name", Limit: 0.85, Unit: x, Measured: m.ratio(ByName, PeerFailsafePermits)},
 		{What: "AllowRequest + RecordSuccess, allocations", Limit: 0, Measured: m.allocs(ByName)},
 		{What: "Guard, trivial call, no timeout, allocations", Limit: 2, Measured: m.allocs(GuardCall)},
-		{What: "Guard, trivial call : Gate.Allow + Done", Limit: 1.6, Unit: x, Measured: m.ratio(GuardCall, GateDone), Least: m.ratio(LeastGuard, GateDone)},
 		{What: "failsafe-go Executor by name : Guard, trivial call", Limit: 2, AtLeast: true, Unit: x, Measured: m.ratio(PeerFailsafeExecutor, GuardCall)},
+		{What: "Guard with a Timeout : failsafe-go Executor with breaker, retry and timeout", Limit: 0.6, Unit: x, Measured: m.ratio(GuardTimeout, PeerFailsafePolicies)},
 		{What: "AllowRequest refused : 1 clock + 1 lookup", Limit: 1.5, Unit: x, Measured: m.ratio(ByNameRefused, FloorRefusal)},
 		{What: "AllowRequest refused, allocations", Limit: 0, Measured: m.allocs(ByNameRefused)},
 		{What: "Gate.Allow refused, allocations", Limit: 2, Measured: m.allocs(GateRefused)},
-		{What: "two goroutines, own tools, throughput : one goroutine's", Limit: 1.8, AtLeast: true, Unit: x, Measured: m.ratio(GateOne, GateSpread2), Least: m.ratio(FloorOne, FloorSpread2)},
+		{What: "two goroutines, own tools, throughput : one goroutine's", Limit: 1.8, AtLeast: true, Unit: x, Measured: m.ratio(GateOne, GateSpread2)},
 		{What: "two goroutines, one tool, time of a call : uncontended", Limit: 1.5, Unit: x, Measured: 2 * m.ratio(GateHot2, GateHot1)},
 		{What: "failure by name, allocations", Limit: 2, Measured: m.allocs(ByNameFailure)},
-		{What: "failure by name : success by name", Limit: 2, Unit: x, Measured: m.ratio(ByNameFailure, ByName), Least: m.ratio(LeastFailure, ByName)},
+		{What: "failure by name : gobreaker Execute by name", Limit: 1, Unit: x, Measured: m.ratio(ByNameFailure, PeerGobreaker)},
 		{What: "failure by Gate, allocations", Limit: 2, Measured: m.allocs(GateFailure)},
-		{What: "failure by Gate : success by Gate", Limit: 2, Unit: x, Measured: m.ratio(GateFailure, GateDone), Least: m.ratio(LeastJudgedByGate, GateDone)},
 		{What: "memory of an idle tool beyond its name", Limit: 400, Unit: " B", Measured: idle.BytesPerTool},
 		{What: fmt.Sprintf("time to register %d tools", registered.Tools), Limit: 1, Unit: " s", Measured: registered.Took.Seconds()},
 		{What: "HealthSummary of 100000 tools on one core", Limit: 100, Unit: " ms", Measured: hundred},
 	}
 }
 
-// Footprints measures what the bars say of memory: the idle tool at the worst of
+// Footprints measures the figures of the bars of memory: the idle tool at the worst of
 // a few sizes, because the table of names grows in steps, and 100,000 tools
 // registered in the median of three times.
 func Footprints() (idle, registered Footprint) {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// TestEveryCaseDoesWhatItsNameSays sets every case up and runs it a few times:
-// each loop panics if a call goes another way than the one that is measured.
-func TestEveryCaseDoesWhatItsNameSays(t *testing.T) {
+// TestCases_DoWhatTheirNamesSay sets every case up and runs it a few times:
+// each loop panics if a call has another result than the one that is measured.
+func TestCases_DoWhatTheirNamesSay(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, c := range Cases() {
 		if seen[c.Name] {
@@ -46,14 +46,14 @@ func Benchmark(b *testing.B) {
 	}
 }
 
-func TestEveryBarHasItsCases(t *testing.T) {
+func TestBars_HaveTheirCases(t *testing.T) {
 	m := Medians{Ns: make(map[string]float64), Allocs: make(map[string]float64)}
 	for _, c := range Cases() {
 		m.Ns[c.Name], m.Allocs[c.Name] = 1, 0
 	}
 	for _, b := range Bars(m, Footprint{}, Footprint{}) {
 		if b.Verdict() == "not measured" {
-			t.Errorf("%s: needs a case that there is not", b.What)
+			t.Errorf("%s: needs a case that does not exist", b.What)
 		}
 	}
 	delete(m.Ns, GateDone)
@@ -62,7 +62,7 @@ func TestEveryBarHasItsCases(t *testing.T) {
 	}
 }
 
-func TestABarIsMetAtItsLimit(t *testing.T) {
+func TestBar_IsMetAtItsLimit(t *testing.T) {
 	for _, c := range []struct {
 		measured float64
 		atLeast  bool
@@ -74,7 +74,7 @@ func TestABarIsMetAtItsLimit(t *testing.T) {
 	}
 }
 
-func TestMeasureCountsAllocations(t *testing.T) {
+func TestMeasure_CountsAllocations(t *testing.T) {
 	var sink *[64]byte
 	r := Measure(Case{Name: "x", New: func(*Teardown) func(int) {
 		return func(n int) {
@@ -89,7 +89,7 @@ func TestMeasureCountsAllocations(t *testing.T) {
 	_ = sink
 }
 
-func TestTheYardstickKnowsItsBestAndWhatIsLonger(t *testing.T) {
+func TestYardstick_KnowsItsBestAndWhatIsLonger(t *testing.T) {
 	y := make(Yardstick)
 	for range 100 {
 		y.quiet(1)
@@ -111,15 +111,15 @@ func TestTheYardstickKnowsItsBestAndWhatIsLonger(t *testing.T) {
 	}
 }
 
-// It is used while allocations are counted.
-func TestTheYardstickOfOneAllocatesNothing(t *testing.T) {
+// Measure uses the yardstick while it counts allocations.
+func TestYardstick_ForOneWorkerAllocatesNothing(t *testing.T) {
 	y := make(Yardstick)
 	if n := testing.AllocsPerRun(100, func() { y.quiet(0) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
-func TestASectionIsReplacedWhereItStands(t *testing.T) {
+func TestWriteSection_ReplacesInPlace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "R.md")
 	for _, s := range [][2]string{{"a", "1\n"}, {"b", "2\n"}, {"a", "3\n"}} {
 		if err := WriteSection(path, s[0], s[1]); err != nil {

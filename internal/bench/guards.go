@@ -7,16 +7,20 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// The names of the cases of the third level.
+// Names of the cases of the guard.
 const (
 	GuardCall    = "toolhealth/guard/call"
 	GuardWrap    = "toolhealth/guard/wrap"
+	GuardTimeout = "toolhealth/guard/call-with-timeout"
 	GuardRefused = "toolhealth/guard/refused"
 )
 
+// timeLimit is the Timeout of the cases that have one; no call comes near it.
+const timeLimit = time.Minute
+
 const keepsGuard = keepsPermit + ", attempts, retry budget"
 
-// What is guarded, in the shape that Call takes.
+// okTool and failTool are the tools that the cases call.
 func okTool(context.Context, string) (int, error)   { return 1, nil }
 func failTool(context.Context, string) (int, error) { return 0, errBoom }
 
@@ -30,7 +34,7 @@ func newGuard(r *toolhealth.Registry, change func(*toolhealth.GuardConfig)) *too
 	return g
 }
 
-// guards are the cases of the third level.
+// guards are the cases of the guard.
 func guards() []Case {
 	calls := func(name, keeps string, g func() *toolhealth.Guard, tool func(context.Context, string) (int, error), works bool) Case {
 		return Case{Name: name, Keeps: keeps, New: func(*Teardown) func(int) {
@@ -65,8 +69,8 @@ func guards() []Case {
 				}
 			}
 		}},
-		calls("toolhealth/guard/call-with-timeout", keepsGuard, func() *toolhealth.Guard {
-			return newGuard(NewRegistry(thousand.Registered), func(c *toolhealth.GuardConfig) { c.Default.Timeout = time.Minute })
+		calls(GuardTimeout, keepsGuard, func() *toolhealth.Guard {
+			return newGuard(NewRegistry(thousand.Registered), func(c *toolhealth.GuardConfig) { c.Default.Timeout = timeLimit })
 		}, okTool, true),
 		calls("toolhealth/guard/failure-without-retry", keepsGuard+", kind", func() *toolhealth.Guard {
 			return newGuard(NewRegistry(thousand.Registered, NeverOpens), func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 })

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"log"
@@ -64,7 +65,7 @@ func main() {
 	}
 }
 
-// curve is a line that has still to be measured: a case for each x.
+// curve is a line that is not measured yet: a case for each x.
 type curve struct {
 	name string
 	at   func(x int) bench.Case
@@ -175,7 +176,7 @@ func byGoroutines() chart {
 	names := bench.NewNames(1000)
 	spread := func(call func(names []string, n int)) func(int) bench.Case {
 		return func(k int) bench.Case {
-			own := make([][]string, k) // each begins at another tool
+			own := make([][]string, k) // each goroutine begins at another tool
 			for w := range own {
 				own[w] = rotated(names.Lookups, w*1000/k)
 			}
@@ -279,14 +280,14 @@ func byFailures() chart {
 				i := 0
 				return serial(func(n int) {
 					for range n {
-						permit, refused := g.Allow(nil, names.Lookups[i%1000])
+						permit, refused := g.Allow(context.Background(), names.Lookups[i%1000])
 						if refused != nil {
 							panic(refused)
 						}
 						if fails[i%4096] {
-							permit.Done(nil, err)
+							permit.Done(context.Background(), err)
 						} else {
-							permit.Done(nil, nil)
+							permit.Done(context.Background(), nil)
 						}
 						i++
 					}
@@ -396,7 +397,7 @@ func pause() chart {
 	g := gate(names.Registered)
 	quantiles := []float64{0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999}
 
-	// callers times calls one by one while other runs on the other processor.
+	// callers times single calls while other runs on the other processor.
 	callers := func(name string, other func()) line {
 		var stop atomic.Bool
 		var wg sync.WaitGroup
@@ -407,8 +408,8 @@ func pause() chart {
 				}
 			})
 		}
-		// Calls come in batches; one during which the kernel gave the processor to
-		// somebody else is left out, one that waited of its own accord is not.
+		// Calls come in batches. A batch is left out if the kernel gave the processor
+		// to another program meanwhile, but not if this thread gave it up.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		const batch = 100
@@ -417,11 +418,11 @@ func pause() chart {
 			kept, interrupted := len(took), bench.Interrupted()
 			for i := range batch {
 				start := time.Now()
-				permit, err := g.Allow(nil, names.Lookups[(kept+i)%len(names.Lookups)])
+				permit, err := g.Allow(context.Background(), names.Lookups[(kept+i)%len(names.Lookups)])
 				if err != nil {
 					panic(err)
 				}
-				permit.Done(nil, nil)
+				permit.Done(context.Background(), nil)
 				took = append(took, time.Since(start))
 			}
 			if bench.Interrupted() != interrupted {
@@ -443,8 +444,8 @@ func pause() chart {
 		yLabel: "ns, two readings of the clock included", yLog: true,
 		lines: []line{
 			callers("is not there", nil),
-			callers("computes", func() { spin() }),
-			callers("allocates like a summary", func() { garbage = make([]toolhealth.ToolHealth, 10_000) }),
+			callers("computes", func() { runtime.KeepAlive(spin()) }),
+			callers("allocates like a summary", func() { runtime.KeepAlive(make([]toolhealth.ToolHealth, 10_000)) }),
 			callers("takes summaries", func() { g.Registry.HealthSummary() }),
 		},
 	}
@@ -454,14 +455,10 @@ func pause() chart {
 	return c
 }
 
-var (
-	garbage []toolhealth.ToolHealth
-	sink    uint64
-)
-
 //go:noinline
-func spin() {
+func spin() (sum uint64) {
 	for i := range uint64(100_000) {
-		sink += i * i
+		sum += i * i
 	}
+	return sum
 }

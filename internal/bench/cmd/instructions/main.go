@@ -4,9 +4,10 @@
 // cannot show.
 //
 // It runs each case twice, with few calls and with many, and divides the
-// difference: what setting up costs falls out. The garbage collector is off, and so is what it costs. Under valgrind a reading
-// of the clock is a system call, of which only the part outside the kernel is
-// counted, and texts are hashed without the processor's AES instructions.
+// difference, so the cost of setting up cancels out. The garbage collector is off and
+// not counted. Under valgrind a reading of the clock is a system call, of which only
+// the part outside the kernel is counted, and texts are hashed without the
+// processor's AES instructions.
 package main
 
 import (
@@ -51,8 +52,8 @@ func runLoop(name string, n int) {
 	bench.CaseNamed(name).New(&t)(n)
 }
 
-// Without other threads' work in the count: the runtime's do more the longer it
-// all takes. The loop stays on the first thread.
+// The count omits other threads: those of the runtime do more work the longer the run
+// takes. The loop stays on the first thread.
 func init() { runtime.LockOSThread() }
 
 func countAll() error {

@@ -1,5 +1,0 @@
-// Package linear checks recorded histories of a registry under real concurrency:
-// for each of them there has to be an order of its calls, one after the other,
-// in which the model in internal/model gives the same answers. It is a module of
-// its own, so that nobody who uses the library depends on the checker.
-package linear

@@ -1,0 +1,499 @@
+// Package machine is the state machine of a breaker: what a breaker is after an
+// event, as a pure function of what it was, the event and the time.
+//
+// [Step] is all of it. It reads no clock, draws no random number and writes
+// nothing but its results, so any interleaving can be played by a test. Carrying
+// a [Snapshot] from one goroutine to another, atomically, is the caller's part.
+//
+// Times and durations are integers: nanoseconds since a base that the caller
+// chooses. A clock that goes back counts as standing still.
+package machine
+
+import "math"
+
+// State is the state of a breaker.
+type State uint8
+
+// The states.
+const (
+	Closed   State = iota // calls go through
+	Open                  // calls are refused until the cooldown is over
+	HalfOpen              // one probe is out, under a lease; all other calls are refused
+)
+
+// Outcome is what the end of a call says about the tool. Any value that is not
+// listed is taken for Neutral.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Success Outcome = iota
+	Failure
+	Rejected  // the tool is alive and refused the request
+	Throttled // the tool stated a wait
+	Neutral   // no evidence
+)
+
+// Kind is the kind of a failure. The machine keeps the last one and reads none.
+type Kind uint8
+
+// Timeout is the kind of a success that was slow, which counts as a failure.
+const Timeout Kind = 1
+
+// Reason says why a caller is refused.
+type Reason uint8
+
+// The reasons.
+const (
+	Admitted Reason = iota // not refused
+	CircuitOpen
+	ProbeInFlight
+	RateLimited
+	Isolated
+)
+
+// Cause says why a breaker changed its state.
+type Cause uint8
+
+// The causes.
+const (
+	CauseNone             Cause = iota
+	CauseFailureThreshold       // closed to open: consecutive failures
+	CauseTripScore              // closed to open: the EWMA
+	CauseProbeAdmitted          // open to half-open
+	CauseProbeSucceeded         // half-open to closed, or to open if more successes are wanted
+	CauseProbeFailed            // half-open to open, with a fresh cooldown
+	CauseProbeThrottled         // half-open to open, until the stated wait is over
+	CauseProbeReturned          // half-open to open, the next probe due at once: no verdict
+	CauseLeaseExpired           // half-open to open, since the end of the lease
+	CauseReset                  // any to closed
+	CauseIsolated               // any to open
+	CauseReconfigured           // any to closed: the threshold became 0
+)
+
+// Op is what happens to a breaker.
+type Op uint8
+
+// The ops.
+const (
+	OpAdmit     Op = iota // a caller asks to run the tool
+	OpSettle              // a call ended
+	OpKeepAlive           // a probe reports that it is alive
+	OpReset               // an operator closes the breaker
+	OpIsolate             // an operator holds it open
+	OpConfigure           // the configuration changed
+)
+
+// Event is the input of [Step]. It carries everything that Step cannot derive
+// from the snapshot.
+type Event struct {
+	Op Op
+
+	ByName bool   // OpSettle without a permit: of the current epoch, and the probe's in half-open
+	Probe  bool   // OpSettle, OpKeepAlive: the permit is a probe's
+	Epoch  uint64 // OpSettle, OpKeepAlive: the epoch that admitted the permit
+
+	Outcome    Outcome // OpSettle
+	Kind       Kind    // OpSettle: of a failure
+	Took       int64   // OpSettle: the duration of the call
+	RetryAfter int64   // OpSettle: the wait that the tool stated; zero or less means none
+	EWMA       int64   // OpSettle: of the tool, this call included, scaled by EWMAOne
+	Ended      uint64  // any op that may close: calls of the tool that have ended, this one included
+
+	LeaseFloor int64   // OpAdmit: the shortest lease of a probe
+	NoProbe    bool    // OpAdmit: the caller must not be the probe
+	Draw       float64 // any op that may begin a cooldown: in [0,1), where it falls within its jitter
+	Params     *Params // OpConfigure
+}
+
+// Change is one transition.
+type Change struct {
+	From, To State
+	Cause    Cause
+	Kind     Kind   // of the last failure that counted
+	When     int64  // the time at which it took effect
+	Epoch    uint64 // of the new state
+	Streak   int    // consecutive failures, this one included
+	Wait     int64  // until the next probe may go; zero when closed or unknown
+}
+
+// Answer is the output of [Step], apart from the next snapshot.
+type Answer struct {
+	Probe   bool   // OpAdmit: the caller got the probe
+	Reason  Reason // OpAdmit: why the caller is refused
+	n       uint8  // of changes
+	Epoch   uint64 // of the next snapshot, which admits the caller
+	Wait    int64  // OpAdmit: how long the tool will keep refusing; zero if it does not
+	changes [MaxChanges]Change
+}
+
+// MaxChanges is how many transitions one event can cause: the end of a lease may
+// come before another one.
+const MaxChanges = 2
+
+// Changes returns the transitions from the old snapshot to the next one, oldest
+// first.
+func (a *Answer) Changes() []Change { return a.changes[:a.n] }
+
+// Snapshot is everything that a breaker remembers. It never changes: each change
+// of a breaker is a new snapshot.
+type Snapshot struct {
+	Params   *Params
+	State    State
+	Kind     Kind // of the last failure that counted
+	isolated bool // open: held until Reset
+	limited  bool // open: Until comes from a stated wait
+	lost     bool // open: began at the end of a lease
+	// Evicted marks the last snapshot of a breaker whose owner has dropped it. Step
+	// neither reads nor sets it, and must not be asked about such a snapshot.
+	Evicted bool
+
+	Epoch  uint64 // grows by one with each transition; a permit carries the one that admitted it
+	Streak int    // consecutive failures; frozen while open, a failed probe adds one
+	Trips  uint64 // transitions from closed to open
+	Since  int64  // the beginning of this state
+	// Until is, closed, the end of a throttle; open, when the next probe is due;
+	// half-open, the end of the lease. Zero means no throttle, Forever no lease.
+	Until int64
+
+	lease    int64  // half-open: how long a KeepAlive extends the lease for
+	cooldown int64  // half-open: the cooldown that follows if the lease runs out
+	learned  int64  // the shortest lease of the next probe, from late successes
+	failed   int    // failed probes in a row: the exponent of growth
+	passed   int    // successful probes in a row
+	ended    uint64 // calls that had ended at the last close: TripMinCalls counts from here
+	operated uint64 // epoch of the last Reset or Isolate: probes from before teach nothing
+}
+
+// AdmitsAll reports whether every caller is admitted, at any time.
+func (s *Snapshot) AdmitsAll() bool { return s.State == Closed && s.Until == 0 && !s.Evicted }
+
+// UnmovedBy reports whether a success that took this long changes nothing, if it
+// is no probe's.
+func (s *Snapshot) UnmovedBy(took int64) bool {
+	return s.AdmitsAll() && s.Streak == 0 && took <= s.Params.slow
+}
+
+// Forgettable reports whether s holds nothing against its tool: closed, no
+// streak, not throttled.
+func (s *Snapshot) Forgettable(now int64) bool {
+	return s.State == Closed && s.Streak == 0 && s.Until <= now
+}
+
+// expired reports whether s is half-open under a lease that has run out. Then it
+// IS open, with a cooldown that began at the end of the lease. No timer stores
+// that: every reader derives it by this rule.
+func (s *Snapshot) expired(now int64) bool { return s.State == HalfOpen && now >= s.Until }
+
+// AsOf returns the snapshot as it reads at now: half-open under an expired lease
+// is open.
+func (s *Snapshot) AsOf(now int64) Snapshot {
+	seen := *s
+	if s.expired(now) {
+		seen.begin(Open, s.Until, later(s.Until, s.cooldown)) // as promised, whatever the config is now
+		seen.lost, seen.passed = true, 0
+		seen.Epoch++
+	}
+	return seen
+}
+
+// Refusal says why a caller is refused at now and for how long; Admitted and 0
+// if it is not. It is the one rule behind the gate and everything that predicts
+// the gate, so the two cannot differ. It changes nothing; Step gives out the
+// probe.
+//
+// quiet means that the caller is refused and that Step would leave the snapshot
+// as it is, so there is no need for it. The first refusal after the end of a
+// lease is not quiet: Step reports that end.
+func (s *Snapshot) Refusal(now int64) (reason Reason, wait int64, quiet bool) {
+	now = max(now, s.Since)
+	switch {
+	case s.State == Closed && now < s.Until:
+		return RateLimited, s.Until - now, true
+	case s.State == Closed:
+		return Admitted, 0, false
+	case s.State == HalfOpen:
+		return s.refusalBesideProbe(now)
+	case s.isolated:
+		return Isolated, s.Params.Hint(), true
+	case now >= s.Until:
+		return Admitted, 0, false
+	case s.limited:
+		return RateLimited, s.Until - now, true
+	}
+	return CircuitOpen, s.Until - now, true
+}
+
+// refusalBesideProbe is Refusal while half-open.
+func (s *Snapshot) refusalBesideProbe(now int64) (reason Reason, wait int64, quiet bool) {
+	due := later(s.Until, s.cooldown)
+	switch {
+	case now >= due:
+		return Admitted, 0, false
+	case now >= s.Until:
+		return CircuitOpen, due - now, false
+	case s.Until == Forever: // no lease, so the wait is unknown: say one cooldown
+		return ProbeInFlight, s.cooldown, true
+	}
+	return ProbeInFlight, due - now, true
+}
+
+// Step returns what a breaker is after an event, and the answer to the event. If
+// the event changes nothing, next is s itself. Step is pure: it reads s and ev and
+// writes nothing but its results.
+func Step(s *Snapshot, ev *Event, now int64) (next *Snapshot, a Answer) {
+	now = max(now, s.Since)
+	n := *s
+	if s.expired(now) {
+		n = s.AsOf(now)
+		a.record(&n, s.State, CauseLeaseExpired)
+	}
+	from := n.State
+	if cause := n.apply(ev, now, &a); cause != CauseNone {
+		n.Epoch++
+		if from == Closed && n.State == Open {
+			n.Trips++
+		}
+		if cause == CauseReset || cause == CauseIsolated {
+			n.operated = n.Epoch
+		}
+		a.record(&n, from, cause)
+	}
+	a.Epoch = n.Epoch
+	if n == *s {
+		return s, a
+	}
+	next = new(Snapshot) // here, so that n itself stays on the stack
+	*next = n
+	return next, a
+}
+
+// record notes that s came from another state.
+func (a *Answer) record(s *Snapshot, from State, cause Cause) {
+	c := Change{From: from, To: s.State, Cause: cause, When: s.Since, Epoch: s.Epoch, Streak: s.Streak, Kind: s.Kind}
+	switch {
+	case s.isolated:
+		c.Wait = s.Params.Hint()
+	case s.State == Open:
+		c.Wait = s.Until - s.Since
+	case s.State == HalfOpen && s.Until != Forever:
+		c.Wait = later(s.Until, s.cooldown) - s.Since
+	}
+	a.changes[a.n] = c
+	a.n++
+}
+
+// apply applies one event to s, whose lease has not run out, and returns the
+// cause if the state changed.
+func (s *Snapshot) apply(ev *Event, now int64, a *Answer) Cause {
+	switch ev.Op {
+	case OpAdmit:
+		return s.admit(ev, now, a)
+	case OpSettle:
+		return s.settle(ev, now)
+	case OpKeepAlive:
+		if s.State == HalfOpen && ev.Probe && ev.Epoch == s.Epoch {
+			s.Until = max(s.Until, later(now, s.lease))
+		}
+	case OpReset:
+		s.closeAt(now, ev.Ended)
+		s.learned = 0
+		return CauseReset
+	case OpIsolate:
+		s.open(now, 0)
+		s.isolated = true
+		return CauseIsolated
+	case OpConfigure:
+		s.Params = ev.Params
+		if s.Params.threshold == 0 && s.State != Closed && !s.isolated {
+			s.closeAt(now, ev.Ended)
+			return CauseReconfigured
+		}
+	}
+	return CauseNone
+}
+
+// admit admits the caller, as the probe if s is not closed, or refuses.
+func (s *Snapshot) admit(ev *Event, now int64, a *Answer) Cause {
+	a.Reason, a.Wait, _ = s.Refusal(now)
+	if a.Reason != Admitted {
+		return CauseNone
+	}
+	if s.State == Closed {
+		s.Until = 0 // a throttle that is over
+		return CauseNone
+	}
+	if ev.NoProbe {
+		a.Reason, a.Wait = CircuitOpen, s.Params.Hint()
+		return CauseNone
+	}
+	a.Probe = true
+	lease := int64(Forever)
+	if s.Params.lease > 0 {
+		lease = max(s.Params.lease, s.learned, ev.LeaseFloor)
+	}
+	s.State, s.Since, s.limited, s.lost = HalfOpen, now, false, false
+	s.Until = later(now, lease)
+	s.lease, s.cooldown = lease, s.Params.cooldown(s.failed, ev.Draw)
+	return CauseProbeAdmitted
+}
+
+// settle applies the outcome of one call.
+func (s *Snapshot) settle(ev *Event, now int64) Cause {
+	if ev.Outcome == Success && ev.Took > s.Params.slow {
+		slow := *ev
+		slow.Outcome, slow.Kind = Failure, Timeout
+		ev = &slow
+	}
+	current := ev.ByName || ev.Epoch == s.Epoch
+	outlived := s.Params.lease > 0 && ev.Took > s.Params.lease
+	if ev.Outcome == Success && ev.Probe && !current && outlived && ev.Epoch >= s.operated {
+		s.learn(ev.Took) // the probe lives, its lease was too short for it
+	}
+	switch s.State {
+	case Closed:
+		return s.settleClosed(ev, now, current)
+	case Open:
+		s.settleOpen(ev, now)
+		return CauseNone
+	}
+	if current && (ev.ByName || ev.Probe) {
+		return s.settleProbe(ev, now)
+	}
+	return CauseNone
+}
+
+func (s *Snapshot) settleClosed(ev *Event, now int64, current bool) Cause {
+	switch {
+	case ev.Outcome == Throttled: // of any epoch: the wait is the tool's
+		s.Until = max(s.Until, later(now, s.Params.Cap(max(ev.RetryAfter, 0))))
+		if s.Until == now {
+			s.Until = 0
+		}
+	case !current:
+	case ev.Outcome == Success, ev.Outcome == Rejected:
+		s.Streak = 0
+	case ev.Outcome == Failure:
+		return s.fail(ev, now)
+	}
+	return CauseNone
+}
+
+// fail counts a failure of the current closed period and opens s if it is one
+// too many. Only a failure opens: a success does not, however low the EWMA.
+func (s *Snapshot) fail(ev *Event, now int64) Cause {
+	s.countFailure(ev)
+	switch {
+	case s.Params.threshold == 0:
+		return CauseNone
+	case s.Streak >= s.Params.threshold:
+		s.openAfterFailure(ev, now)
+		return CauseFailureThreshold
+	case ev.EWMA < s.Params.tripBelow && ev.Ended >= saturatingSum(s.ended, s.Params.tripCalls):
+		s.openAfterFailure(ev, now)
+		return CauseTripScore
+	}
+	return CauseNone
+}
+
+func (s *Snapshot) countFailure(ev *Event) {
+	if s.Streak < math.MaxInt {
+		s.Streak++
+	}
+	s.Kind = ev.Kind
+}
+
+// settleOpen applies an outcome while open: of a call that was admitted before.
+func (s *Snapshot) settleOpen(ev *Event, now int64) {
+	if s.isolated {
+		return // only Reset ends it, and no cooldown runs
+	}
+	switch ev.Outcome {
+	case Success: // tells of the time before the trip
+		if ev.ByName && s.lost && ev.Took > s.Params.lease {
+			s.learn(ev.Took)
+		}
+	case Failure:
+		s.Kind, s.passed = ev.Kind, 0
+		if s.postpone(now, s.Params.cooldown(s.failed, ev.Draw)) {
+			s.limited = false
+		}
+	case Throttled:
+		if s.postpone(now, max(ev.RetryAfter, 0)) {
+			s.limited = true
+		}
+	}
+}
+
+// settleProbe applies the verdict of the probe that is out.
+func (s *Snapshot) settleProbe(ev *Event, now int64) Cause {
+	switch ev.Outcome {
+	case Success, Rejected:
+		if s.passed++; s.passed >= s.Params.successes {
+			s.closeAt(now, ev.Ended)
+		} else {
+			s.open(now, 0)
+		}
+		return CauseProbeSucceeded
+	case Failure:
+		s.countFailure(ev)
+		s.failed, s.passed = s.failed+1, 0
+		s.openAfterFailure(ev, now)
+		return CauseProbeFailed
+	case Throttled:
+		s.open(now, max(ev.RetryAfter, 0))
+		s.limited = ev.RetryAfter > 0
+		return CauseProbeThrottled
+	}
+	s.open(now, 0)
+	return CauseProbeReturned
+}
+
+// openAfterFailure opens s for one cooldown, or for the rest of a throttle if
+// that is longer.
+func (s *Snapshot) openAfterFailure(ev *Event, now int64) {
+	var throttled int64
+	if s.State == Closed {
+		throttled = s.Until
+	}
+	s.open(now, s.Params.cooldown(s.failed, ev.Draw))
+	s.limited = s.postpone(now, throttled-now)
+}
+
+// open makes s open from now on, with the next probe after wait.
+func (s *Snapshot) open(now, wait int64) {
+	s.begin(Open, now, later(now, s.Params.Cap(wait)))
+}
+
+// closeAt makes s closed from now on, with nothing held against the tool.
+func (s *Snapshot) closeAt(now int64, ended uint64) {
+	s.begin(Closed, now, 0)
+	s.Streak, s.failed, s.passed = 0, 0, 0
+	s.ended = ended
+}
+
+// begin begins a state that is not half-open.
+func (s *Snapshot) begin(state State, since, until int64) {
+	s.State, s.Since, s.Until = state, since, until
+	s.isolated, s.limited, s.lost = false, false, false
+	s.lease, s.cooldown = 0, 0
+}
+
+// postpone moves the next probe of an open breaker to now+d if that is later,
+// but never past MaxOpenDuration after it opened. It reports whether it moved.
+func (s *Snapshot) postpone(now, d int64) bool {
+	t := later(now, d)
+	if s.Params.maxOpen > 0 {
+		t = min(t, later(s.Since, s.Params.maxOpen))
+	}
+	if t <= s.Until {
+		return false
+	}
+	s.Until = t
+	return true
+}
+
+// learn makes the next lease long enough for a call that took this long.
+func (s *Snapshot) learn(took int64) {
+	s.learned = max(s.learned, s.Params.Cap(min(later(took, took), int64(MaxDuration))))
+}

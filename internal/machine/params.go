@@ -1,0 +1,116 @@
+package machine
+
+import (
+	"math"
+	"time"
+)
+
+// MaxDuration is the longest duration that a configuration may state, and the
+// bound of a cooldown and of a learned lease where nothing lower is configured.
+const MaxDuration = 10 * 365 * 24 * time.Hour
+
+// EWMAOne is an EWMA of 1.0: averages are integers scaled by it.
+const EWMAOne = 1_000_000
+
+// Forever is a time that never comes.
+const Forever = math.MaxInt64
+
+// Config is the configuration of one breaker, with the fields of the public one:
+// that one is converted to it, so the two cannot drift. It must be valid. Zero
+// switches a rule off.
+type Config struct {
+	FailureThreshold int
+	RecoveryDuration time.Duration
+	ProbeTimeout     time.Duration
+	MaxOpenDuration  time.Duration
+	RecoveryGrowth   float64
+	RecoveryJitter   float64
+	ProbeSuccesses   int
+	SlowCallDuration time.Duration
+	TripScore        float64
+	TripMinCalls     int
+}
+
+// Params are a Config as the machine uses it: in integers, defaults filled in.
+// They never change; every snapshot made under them points to them.
+type Params struct {
+	threshold int   // zero means that a failure never opens
+	recovery  int64 // the shortest cooldown
+	lease     int64 // zero means that a probe has no lease
+	maxOpen   int64 // zero means that no wait is bounded
+	growth    float64
+	jitter    float64
+	successes int
+	slow      int64  // math.MaxInt64 means that no success is slow
+	tripBelow int64  // EWMA scaled by EWMAOne; zero means off
+	tripCalls uint64 // calls that must have ended since the last close
+
+	// Initial is the first snapshot of every breaker under these params, in epoch
+	// 1. It is shared: most tools never leave it.
+	Initial *Snapshot
+}
+
+// NewParams returns the params of a valid configuration.
+func NewParams(c Config) *Params {
+	p := &Params{
+		threshold: c.FailureThreshold,
+		recovery:  int64(c.RecoveryDuration),
+		lease:     int64(c.ProbeTimeout),
+		maxOpen:   int64(c.MaxOpenDuration),
+		growth:    max(c.RecoveryGrowth, 1),
+		jitter:    c.RecoveryJitter,
+		successes: max(c.ProbeSuccesses, 1),
+		slow:      int64(c.SlowCallDuration),
+		tripBelow: int64(math.Round(c.TripScore * EWMAOne)),
+		tripCalls: uint64(c.TripMinCalls),
+	}
+	if p.slow == 0 {
+		p.slow = math.MaxInt64
+	}
+	p.Initial = &Snapshot{Params: p, Epoch: 1}
+	return p
+}
+
+// Hint is the wait to report where the real one is unknown: one cooldown, or 30s.
+func (p *Params) Hint() int64 {
+	if p.recovery > 0 {
+		return p.recovery
+	}
+	return int64(30 * time.Second)
+}
+
+// Cap returns d, at most MaxOpenDuration.
+func (p *Params) Cap(d int64) int64 {
+	if p.maxOpen > 0 {
+		return min(d, p.maxOpen)
+	}
+	return d
+}
+
+// cooldown returns the cooldown after this many failed probes in a row. draw, in
+// [0,1), says where it falls within its jitter.
+func (p *Params) cooldown(failed int, draw float64) int64 {
+	bound := float64(MaxDuration)
+	if p.maxOpen > 0 {
+		bound = float64(p.maxOpen)
+	}
+	d := min(float64(p.recovery)*math.Pow(p.growth, float64(failed)), bound)
+	return int64(min(d*(1+p.jitter*draw), bound))
+}
+
+// later returns the time d after t, which is not negative, and Forever if that
+// is past it.
+func later(t, d int64) int64 {
+	if d > Forever-t {
+		return Forever
+	}
+	return t + d
+}
+
+// saturatingSum returns a + b, and the maximum if that overflows.
+func saturatingSum(a, b uint64) uint64 {
+	if sum := a + b; sum >= a {
+		return sum
+	}
+	return math.MaxUint64
+}

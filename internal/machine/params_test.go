@@ -1,0 +1,77 @@
+package machine
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestParams_AreTheConfigInIntegers(t *testing.T) {
+	p := NewParams(Config{
+		FailureThreshold: 4, RecoveryDuration: 5, ProbeTimeout: 6, MaxOpenDuration: 7, RecoveryGrowth: 8,
+		RecoveryJitter: 0.25, ProbeSuccesses: 9, SlowCallDuration: 10, TripScore: 0.7, TripMinCalls: 11,
+	})
+	assert.Equal(t, Snapshot{Params: p, Epoch: 1}, *p.Initial)
+	p.Initial = nil
+	assert.Equal(t, Params{
+		threshold: 4, recovery: 5, lease: 6, maxOpen: 7, growth: 8, jitter: 0.25, successes: 9, slow: 10,
+		tripBelow: 700_000, tripCalls: 11,
+	}, *p)
+	zero := NewParams(Config{})
+	zero.Initial = nil
+	assert.Equal(t, Params{growth: 1, successes: 1, slow: math.MaxInt64}, *zero)
+}
+
+func TestParams_Hint(t *testing.T) {
+	assert.Equal(t, int64(30*time.Second), NewParams(Config{}).Hint())
+	assert.Equal(t, int64(7*time.Second), NewParams(Config{RecoveryDuration: 7 * time.Second}).Hint())
+	assert.Equal(t, int64(1), NewParams(Config{RecoveryDuration: 1}).Hint())
+}
+
+func TestParams_GrowthMultipliesTheCooldown(t *testing.T) {
+	for _, c := range []struct {
+		growth, jitter, draw float64
+		max                  time.Duration
+		failed               int
+		want                 time.Duration
+	}{
+		{0, 0, 0, 0, 0, 30 * time.Second},
+		{1, 0, 0, 0, 5, 30 * time.Second},
+		{2, 0, 0, 0, 0, 30 * time.Second},
+		{2, 0, 0, 0, 1, 60 * time.Second},
+		{2, 0, 0, 0, 3, 240 * time.Second},
+		{1.5, 0, 0, 0, 2, 67500 * time.Millisecond},
+		{2, 0, 0, 100 * time.Second, 1, 60 * time.Second},
+		{2, 0, 0, 100 * time.Second, 2, 100 * time.Second},
+		{2, 0, 0, 0, math.MaxInt, MaxDuration},
+		{1, 0.5, 0, 0, 0, 30 * time.Second},
+		{1, 0.5, 0.5, 0, 0, 37500 * time.Millisecond},
+		{2, 0.5, 0.5, 0, 1, 75 * time.Second},
+		{1, 1, 0.999999, 40 * time.Second, 0, 40 * time.Second},
+		{1, 0.5, 0.5, 35 * time.Second, 0, 35 * time.Second},
+	} {
+		p := stepParams(func(b *Config) {
+			b.RecoveryGrowth, b.RecoveryJitter, b.MaxOpenDuration = c.growth, c.jitter, c.max
+		})
+		assert.Equal(t, c.want, time.Duration(p.cooldown(c.failed, c.draw)), "%+v", c)
+	}
+}
+
+func TestParams_BoundOfOneNanosecondIsBound(t *testing.T) {
+	c := Config{FailureThreshold: 1, RecoveryDuration: 1, MaxOpenDuration: 1, RecoveryGrowth: 10, ProbeTimeout: 1}
+	p := NewParams(c)
+	assert.Equal(t, int64(1), p.cooldown(5, 0))
+	assert.Equal(t, int64(1), p.Cap(9))
+	s := &Snapshot{Params: p, State: Open, Since: 100, Until: 100, Epoch: 2}
+	assert.True(t, s.postpone(100, 50))
+	assert.Equal(t, int64(101), s.Until)
+	s, _ = Step(s, &Event{Op: OpAdmit}, 200)
+	assert.Equal(t, int64(201), s.Until, "a lease of one nanosecond is a lease")
+
+	p = NewParams(Config{FailureThreshold: 1, RecoveryDuration: 1})
+	s = &Snapshot{Params: p}
+	s.learn(math.MaxInt64)
+	assert.Equal(t, int64(MaxDuration), s.learned, "without a bound a lease still ends")
+}

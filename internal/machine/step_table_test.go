@@ -1,0 +1,474 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The table below is the machine: one row for each group of (situation, event)
+// pairs that end alike. All times are seconds; every event happens at 1000. The
+// situation's own snapshot is epoch 7, so a permit of epoch 6 is a stale one.
+//
+// The configuration of the table: threshold 3, cooldown 30, lease 20, no wait
+// over 100, 2 good probes close, a success of more than 5 is slow. Events: a call
+// took 1 (a slow one 6), a failure is a server_error, a throttle asks for 60, and
+// 50 calls had ended.
+const stepNow = 1000
+
+var stepSituations = []struct{ name, snapshot string }{
+	{"closed clean", "state=closed since=900"},
+	{"closed with streak", "state=closed since=900 streak=2 kind=connection"},
+	{"closed throttled", "state=closed since=900 until=1010"},
+	{"closed thawed", "state=closed since=900 until=990"},
+	{"open cooling", "state=open since=990 until=1020 streak=3 kind=connection trips=1 failed=1 passed=1"},
+	{"open due", "state=open since=955 until=985 streak=3 kind=connection trips=1 failed=1 passed=1"},
+	{"open limited", "state=open since=990 until=1050 limited=1 streak=3 kind=connection trips=1 failed=1 passed=1"},
+	{"isolated", "state=open since=990 until=990 isolated=1 streak=3 kind=connection trips=1 failed=1 passed=1"},
+	{"half-open live", "state=half-open since=990 until=1010 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
+	{"half-open lost cooling", "state=half-open since=960 until=980 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
+	{"half-open lost due", "state=half-open since=935 until=955 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
+	{"half-open no lease", "state=half-open since=990 until=never lease=never cooldown=30 streak=3 kind=connection trips=1 failed=1"},
+}
+
+// stepOutcomes and stepPermits span the events of kind settle.
+var (
+	stepOutcomes = []string{"success", "slow", "failure", "rejected", "throttled", "neutral"}
+	stepPermits  = []string{"current", "probe", "stale", "stale-probe", "name"}
+	stepOthers   = []string{
+		"admit", "keepalive own", "keepalive other", "reset", "isolate", "configure lower", "configure zero",
+	}
+)
+
+// What many rows share. A lost probe's snapshot turns open before anything else.
+const (
+	freshlyClosed = "state=closed since=1000 until=0 limited=0 isolated=0 lease=0 cooldown=0 streak=0 failed=0 passed=0 ended=50 epoch=8"
+	heldOpen      = "state=open since=1000 until=1000 limited=0 isolated=1 lease=0 cooldown=0 epoch=8"
+	probeOut      = "state=half-open since=1000 until=1020 limited=0 lease=20 cooldown=30 epoch=8"
+	lost980       = "state=open since=980 until=1010 lost=1 lease=0 cooldown=0 passed=0 epoch=8"
+	lost955       = "state=open since=955 until=985 lost=1 lease=0 cooldown=0 passed=0 epoch=8"
+	wasLost980    = "half-open>open lease_expired @980 wait=30"
+	wasLost955    = "half-open>open lease_expired @955 wait=30"
+)
+
+// A row: situation | outcome or event | permits | fields that change | answer to
+// an admission, or the transitions. "*" stands for every permit.
+var stepTable = [][5]string{
+	{"closed clean", "admit", "", "", "admitted"},
+	{"closed clean", "success", "current probe stale name", "", ""},
+	{"closed clean", "success", "stale-probe", "", ""},
+	{"closed clean", "slow", "current probe name", "streak=1 kind=timeout", ""},
+	{"closed clean", "failure", "current probe name", "streak=1 kind=server_error", ""},
+	{"closed clean", "slow failure", "stale stale-probe", "", ""},
+	{"closed clean", "rejected neutral", "*", "", ""},
+	{"closed clean", "throttled", "*", "until=1060", ""},
+	{"closed clean", "keepalive own", "", "", ""},
+	{"closed clean", "keepalive other", "", "", ""},
+	{"closed clean", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
+	{"closed clean", "isolate", "", heldOpen + " trips=1", "closed>open isolated @1000 wait=30"},
+	{"closed clean", "configure lower", "", "cfg=lower", ""},
+	{"closed clean", "configure zero", "", "cfg=zero", ""},
+
+	{"closed with streak", "admit", "", "", "admitted"},
+	{"closed with streak", "success", "current probe name", "streak=0", ""},
+	{"closed with streak", "success", "stale", "", ""},
+	{"closed with streak", "success", "stale-probe", "", ""},
+	{"closed with streak", "slow", "current probe name", "state=open since=1000 until=1030 streak=3 kind=timeout trips=1 epoch=8", "closed>open failure_threshold @1000 wait=30"},
+	{"closed with streak", "failure", "current probe name", "state=open since=1000 until=1030 streak=3 kind=server_error trips=1 epoch=8", "closed>open failure_threshold @1000 wait=30"},
+	{"closed with streak", "slow failure", "stale stale-probe", "", ""},
+	{"closed with streak", "rejected", "current probe name", "streak=0", ""},
+	{"closed with streak", "rejected", "stale stale-probe", "", ""},
+	{"closed with streak", "throttled", "*", "until=1060", ""},
+	{"closed with streak", "neutral", "*", "", ""},
+	{"closed with streak", "keepalive own", "", "", ""},
+	{"closed with streak", "keepalive other", "", "", ""},
+	{"closed with streak", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
+	{"closed with streak", "isolate", "", heldOpen + " trips=1", "closed>open isolated @1000 wait=30"},
+	{"closed with streak", "configure lower", "", "cfg=lower", ""},
+	{"closed with streak", "configure zero", "", "cfg=zero", ""},
+
+	{"closed throttled", "admit", "", "", "refused rate_limited 10"},
+	{"closed throttled", "success", "current probe stale name", "", ""},
+	{"closed throttled", "success", "stale-probe", "", ""},
+	{"closed throttled", "slow", "current probe name", "streak=1 kind=timeout", ""},
+	{"closed throttled", "failure", "current probe name", "streak=1 kind=server_error", ""},
+	{"closed throttled", "slow failure", "stale stale-probe", "", ""},
+	{"closed throttled", "rejected neutral", "*", "", ""},
+	{"closed throttled", "throttled", "*", "until=1060", ""},
+	{"closed throttled", "keepalive own", "", "", ""},
+	{"closed throttled", "keepalive other", "", "", ""},
+	{"closed throttled", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
+	{"closed throttled", "isolate", "", heldOpen + " trips=1", "closed>open isolated @1000 wait=30"},
+	{"closed throttled", "configure lower", "", "cfg=lower", ""},
+	{"closed throttled", "configure zero", "", "cfg=zero", ""},
+
+	{"closed thawed", "admit", "", "until=0", "admitted"},
+	{"closed thawed", "success", "current probe stale name", "", ""},
+	{"closed thawed", "success", "stale-probe", "", ""},
+	{"closed thawed", "slow", "current probe name", "streak=1 kind=timeout", ""},
+	{"closed thawed", "failure", "current probe name", "streak=1 kind=server_error", ""},
+	{"closed thawed", "slow failure", "stale stale-probe", "", ""},
+	{"closed thawed", "rejected neutral", "*", "", ""},
+	{"closed thawed", "throttled", "*", "until=1060", ""},
+	{"closed thawed", "keepalive own", "", "", ""},
+	{"closed thawed", "keepalive other", "", "", ""},
+	{"closed thawed", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
+	{"closed thawed", "isolate", "", heldOpen + " trips=1", "closed>open isolated @1000 wait=30"},
+	{"closed thawed", "configure lower", "", "cfg=lower", ""},
+	{"closed thawed", "configure zero", "", "cfg=zero", ""},
+
+	{"open cooling", "admit", "", "", "refused circuit_open 20"},
+	{"open cooling", "success", "current probe stale name", "", ""},
+	{"open cooling", "success", "stale-probe", "", ""},
+	{"open cooling", "slow", "*", "until=1030 kind=timeout passed=0", ""},
+	{"open cooling", "failure", "*", "until=1030 kind=server_error passed=0", ""},
+	{"open cooling", "rejected neutral", "*", "", ""},
+	{"open cooling", "throttled", "*", "until=1060 limited=1", ""},
+	{"open cooling", "keepalive own", "", "", ""},
+	{"open cooling", "keepalive other", "", "", ""},
+	{"open cooling", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
+	{"open cooling", "isolate", "", heldOpen, "open>open isolated @1000 wait=30"},
+	{"open cooling", "configure lower", "", "cfg=lower", ""},
+	{"open cooling", "configure zero", "", "cfg=zero " + freshlyClosed, "open>closed reconfigured @1000 wait=0"},
+
+	// Opened at 955: nothing may move the next probe past 1055.
+	{"open due", "admit", "", probeOut, "probe; open>half-open probe_admitted @1000 wait=50"},
+	{"open due", "success", "current probe stale name", "", ""},
+	{"open due", "success", "stale-probe", "", ""},
+	{"open due", "slow", "*", "until=1030 kind=timeout passed=0", ""},
+	{"open due", "failure", "*", "until=1030 kind=server_error passed=0", ""},
+	{"open due", "rejected neutral", "*", "", ""},
+	{"open due", "throttled", "*", "until=1055 limited=1", ""},
+	{"open due", "keepalive own", "", "", ""},
+	{"open due", "keepalive other", "", "", ""},
+	{"open due", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
+	{"open due", "isolate", "", heldOpen, "open>open isolated @1000 wait=30"},
+	{"open due", "configure lower", "", "cfg=lower", ""},
+	{"open due", "configure zero", "", "cfg=zero " + freshlyClosed, "open>closed reconfigured @1000 wait=0"},
+
+	// A cooldown would end before the stated wait, so a failure does not move it.
+	{"open limited", "admit", "", "", "refused rate_limited 50"},
+	{"open limited", "success", "current probe stale name", "", ""},
+	{"open limited", "success", "stale-probe", "", ""},
+	{"open limited", "slow", "*", "kind=timeout passed=0", ""},
+	{"open limited", "failure", "*", "kind=server_error passed=0", ""},
+	{"open limited", "rejected neutral", "*", "", ""},
+	{"open limited", "throttled", "*", "until=1060", ""},
+	{"open limited", "keepalive own", "", "", ""},
+	{"open limited", "keepalive other", "", "", ""},
+	{"open limited", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
+	{"open limited", "isolate", "", heldOpen, "open>open isolated @1000 wait=30"},
+	{"open limited", "configure lower", "", "cfg=lower", ""},
+	{"open limited", "configure zero", "", "cfg=zero " + freshlyClosed, "open>closed reconfigured @1000 wait=0"},
+
+	{"isolated", "admit", "", "", "refused isolated 30"},
+	{"isolated", "success", "current probe stale name", "", ""},
+	{"isolated", "success", "stale-probe", "", ""},
+	{"isolated", "slow failure rejected throttled neutral", "*", "", ""},
+	{"isolated", "keepalive own", "", "", ""},
+	{"isolated", "keepalive other", "", "", ""},
+	{"isolated", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
+	{"isolated", "isolate", "", heldOpen, "open>open isolated @1000 wait=30"},
+	{"isolated", "configure lower", "", "cfg=lower", ""},
+	{"isolated", "configure zero", "", "cfg=zero", ""},
+
+	// One good probe has been: the second closes. 40 is the rest of the lease and
+	// the cooldown after it.
+	{"half-open live", "admit", "", "", "refused probe_in_flight 40"},
+	{"half-open live", "success rejected", "probe name", freshlyClosed, "half-open>closed probe_succeeded @1000 wait=0"},
+	{"half-open live", "success rejected", "current stale", "", ""},
+	{"half-open live", "success", "stale-probe", "", ""},
+	{"half-open live", "rejected", "stale-probe", "", ""},
+	{"half-open live", "slow", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 streak=4 kind=timeout failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=30"},
+	{"half-open live", "failure", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 streak=4 kind=server_error failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=30"},
+	{"half-open live", "throttled", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 epoch=8", "half-open>open probe_throttled @1000 wait=60"},
+	{"half-open live", "neutral", "probe name", "state=open since=1000 until=1000 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
+	{"half-open live", "slow failure throttled neutral", "current stale stale-probe", "", ""},
+	{"half-open live", "keepalive own", "", "until=1020", ""},
+	{"half-open live", "keepalive other", "", "", ""},
+	{"half-open live", "reset", "", freshlyClosed, "half-open>closed reset @1000 wait=0"},
+	{"half-open live", "isolate", "", heldOpen, "half-open>open isolated @1000 wait=30"},
+	{"half-open live", "configure lower", "", "cfg=lower", ""},
+	{"half-open live", "configure zero", "", "cfg=zero " + freshlyClosed, "half-open>closed reconfigured @1000 wait=0"},
+
+	// The lease ended at 980: this IS open since 980, the next probe due at 1010.
+	{"half-open lost cooling", "admit", "", lost980, "refused circuit_open 10; " + wasLost980},
+	{"half-open lost cooling", "success", "current stale name", lost980, wasLost980},
+	{"half-open lost cooling", "success", "probe stale-probe", lost980, wasLost980},
+	{"half-open lost cooling", "slow", "*", lost980 + " until=1030 kind=timeout", wasLost980},
+	{"half-open lost cooling", "failure", "*", lost980 + " until=1030 kind=server_error", wasLost980},
+	{"half-open lost cooling", "rejected neutral", "*", lost980, wasLost980},
+	{"half-open lost cooling", "throttled", "*", lost980 + " until=1060 limited=1", wasLost980},
+	{"half-open lost cooling", "keepalive own", "", lost980, wasLost980},
+	{"half-open lost cooling", "keepalive other", "", lost980, wasLost980},
+	{"half-open lost cooling", "reset", "", freshlyClosed + " epoch=9", wasLost980 + "; open>closed reset @1000 wait=0"},
+	{"half-open lost cooling", "isolate", "", heldOpen + " passed=0 epoch=9", wasLost980 + "; open>open isolated @1000 wait=30"},
+	{"half-open lost cooling", "configure lower", "", "cfg=lower " + lost980, wasLost980},
+	{"half-open lost cooling", "configure zero", "", "cfg=zero " + freshlyClosed + " epoch=9", wasLost980 + "; open>closed reconfigured @1000 wait=0"},
+
+	// The lease ended at 955 and the cooldown after it at 985.
+	{"half-open lost due", "admit", "", probeOut + " passed=0 epoch=9", "probe; " + wasLost955 + "; open>half-open probe_admitted @1000 wait=50"},
+	{"half-open lost due", "success", "current stale name", lost955, wasLost955},
+	{"half-open lost due", "success", "probe stale-probe", lost955, wasLost955},
+	{"half-open lost due", "slow", "*", lost955 + " until=1030 kind=timeout", wasLost955},
+	{"half-open lost due", "failure", "*", lost955 + " until=1030 kind=server_error", wasLost955},
+	{"half-open lost due", "rejected neutral", "*", lost955, wasLost955},
+	{"half-open lost due", "throttled", "*", lost955 + " until=1055 limited=1", wasLost955},
+	{"half-open lost due", "keepalive own", "", lost955, wasLost955},
+	{"half-open lost due", "keepalive other", "", lost955, wasLost955},
+	{"half-open lost due", "reset", "", freshlyClosed + " epoch=9", wasLost955 + "; open>closed reset @1000 wait=0"},
+	{"half-open lost due", "isolate", "", heldOpen + " passed=0 epoch=9", wasLost955 + "; open>open isolated @1000 wait=30"},
+	{"half-open lost due", "configure lower", "", "cfg=lower " + lost955, wasLost955},
+	{"half-open lost due", "configure zero", "", "cfg=zero " + freshlyClosed + " epoch=9", wasLost955 + "; open>closed reconfigured @1000 wait=0"},
+
+	// No good probe has been: the first one leaves it open, the next due at once.
+	{"half-open no lease", "admit", "", "", "refused probe_in_flight 30"},
+	{"half-open no lease", "success rejected", "probe name", "state=open since=1000 until=1000 lease=0 cooldown=0 passed=1 epoch=8", "half-open>open probe_succeeded @1000 wait=0"},
+	{"half-open no lease", "success rejected", "current stale", "", ""},
+	{"half-open no lease", "success", "stale-probe", "", ""},
+	{"half-open no lease", "rejected", "stale-probe", "", ""},
+	{"half-open no lease", "slow", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 streak=4 kind=timeout failed=2 epoch=8", "half-open>open probe_failed @1000 wait=30"},
+	{"half-open no lease", "failure", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 streak=4 kind=server_error failed=2 epoch=8", "half-open>open probe_failed @1000 wait=30"},
+	{"half-open no lease", "throttled", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 epoch=8", "half-open>open probe_throttled @1000 wait=60"},
+	{"half-open no lease", "neutral", "probe name", "state=open since=1000 until=1000 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
+	{"half-open no lease", "slow failure throttled neutral", "current stale stale-probe", "", ""},
+	{"half-open no lease", "keepalive own", "", "", ""},
+	{"half-open no lease", "keepalive other", "", "", ""},
+	{"half-open no lease", "reset", "", freshlyClosed, "half-open>closed reset @1000 wait=0"},
+	{"half-open no lease", "isolate", "", heldOpen, "half-open>open isolated @1000 wait=30"},
+	{"half-open no lease", "configure lower", "", "cfg=lower", ""},
+	{"half-open no lease", "configure zero", "", "cfg=zero " + freshlyClosed, "half-open>closed reconfigured @1000 wait=0"},
+}
+
+const stepSecond = int64(time.Second)
+
+func stepParams(change func(*Config)) *Params {
+	c := Config{
+		FailureThreshold: 3, RecoveryDuration: 30 * time.Second, ProbeTimeout: 20 * time.Second,
+		MaxOpenDuration: 100 * time.Second, ProbeSuccesses: 2, SlowCallDuration: 5 * time.Second,
+	}
+	if change != nil {
+		change(&c)
+	}
+	return NewParams(c)
+}
+
+var stepConfigs = map[string]*Params{
+	"table": stepParams(nil),
+	"lower": stepParams(func(c *Config) { c.FailureThreshold = 1 }),
+	"zero":  stepParams(func(c *Config) { c.FailureThreshold = 0 }),
+}
+
+func indexOf(t *testing.T, texts []string, text string) int {
+	t.Helper()
+	require.Contains(t, texts, text)
+	return slices.Index(texts, text)
+}
+
+// changeSnapshot sets the fields that text names.
+func changeSnapshot(t *testing.T, s *Snapshot, text string) {
+	t.Helper()
+	for _, field := range strings.Fields(text) {
+		key, value, _ := strings.Cut(field, "=")
+		n, err := strconv.Atoi(value)
+		seconds := int64(n) * stepSecond
+		if value == "never" {
+			seconds, err = Forever, nil
+		}
+		switch key {
+		case "state":
+			s.State, err = State(indexOf(t, stateTexts, value)), nil
+		case "kind":
+			s.Kind, err = Kind(indexOf(t, kindTexts, value)), nil
+		case "cfg":
+			s.Params, err = stepConfigs[value], nil
+		case "since":
+			s.Since = seconds
+		case "until":
+			s.Until = seconds
+		case "lease":
+			s.lease = seconds
+		case "cooldown":
+			s.cooldown = seconds
+		case "learned":
+			s.learned = seconds
+		case "epoch":
+			s.Epoch = uint64(n)
+		case "trips":
+			s.Trips = uint64(n)
+		case "ended":
+			s.ended = uint64(n)
+		case "streak":
+			s.Streak = n
+		case "failed":
+			s.failed = n
+		case "passed":
+			s.passed = n
+		case "limited":
+			s.limited = n == 1
+		case "isolated":
+			s.isolated = n == 1
+		case "lost":
+			s.lost = n == 1
+		default:
+			t.Fatalf("unknown field %q", key)
+		}
+		require.NoError(t, err, field)
+	}
+}
+
+func stepSituation(t *testing.T, text string) *Snapshot {
+	s := &Snapshot{Params: stepConfigs["table"], Epoch: 7, ended: 20}
+	changeSnapshot(t, s, text)
+	return s
+}
+
+// stepEvent builds the event of one pair.
+func stepEvent(what, permit string) Event {
+	ev := Event{EWMA: EWMAOne, Ended: 50}
+	switch what {
+	case "admit":
+		ev.Op = OpAdmit
+	case "keepalive own":
+		ev.Op, ev.Probe, ev.Epoch = OpKeepAlive, true, 7
+	case "keepalive other":
+		ev.Op, ev.Probe, ev.Epoch = OpKeepAlive, true, 6
+	case "reset":
+		ev.Op = OpReset
+	case "isolate":
+		ev.Op = OpIsolate
+	case "configure lower":
+		ev.Op, ev.Params = OpConfigure, stepConfigs["lower"]
+	case "configure zero":
+		ev.Op, ev.Params = OpConfigure, stepConfigs["zero"]
+	default:
+		ev.Op, ev.Took = OpSettle, stepSecond
+		switch what {
+		case "slow":
+			ev.Outcome, ev.Took = Success, 6*stepSecond
+		case "failure":
+			ev.Outcome, ev.Kind = Failure, serverError
+		case "rejected":
+			ev.Outcome, ev.Kind = Rejected, notFound
+		case "throttled":
+			ev.Outcome, ev.Kind, ev.RetryAfter = Throttled, rateLimited, 60*stepSecond
+		case "neutral":
+			ev.Outcome, ev.Kind = Neutral, canceled
+		}
+		switch permit {
+		case "current":
+			ev.Epoch = 7
+		case "probe":
+			ev.Epoch, ev.Probe = 7, true
+		case "stale":
+			ev.Epoch = 6
+		case "stale-probe":
+			ev.Epoch, ev.Probe = 6, true
+		case "name":
+			ev.ByName = true
+		}
+	}
+	return ev
+}
+
+// stepAnswerText writes an answer as the table does.
+func stepAnswerText(ev Event, a Answer) string {
+	var parts []string
+	if ev.Op == OpAdmit {
+		switch {
+		case a.Reason != Admitted:
+			parts = append(parts, fmt.Sprintf("refused %s %d", a.Reason.String(), a.Wait/stepSecond))
+		case a.Probe:
+			parts = append(parts, "probe")
+		default:
+			parts = append(parts, "admitted")
+		}
+	}
+	for _, c := range a.Changes() {
+		parts = append(parts, fmt.Sprintf("%s>%s %s @%d wait=%d", c.From, c.To, c.Cause, c.When/stepSecond, c.Wait/stepSecond))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// stepRows spreads the table over single pairs.
+func stepRows(t *testing.T) map[string][5]string {
+	known := map[string]bool{}
+	for _, s := range stepSituations {
+		known[s.name] = true
+	}
+	rows := map[string][5]string{}
+	add := func(row [5]string, what, permit string) {
+		pair := row[0] + " | " + what + " | " + permit
+		_, twice := rows[pair]
+		require.False(t, twice, "two rows for %s", pair)
+		rows[pair] = row
+	}
+	for _, row := range stepTable {
+		require.True(t, known[row[0]], "no situation %q", row[0])
+		if row[2] == "" {
+			add(row, row[1], "")
+			continue
+		}
+		permits := strings.Fields(row[2])
+		if row[2] == "*" {
+			permits = stepPermits
+		}
+		for _, what := range strings.Fields(row[1]) {
+			for _, permit := range permits {
+				add(row, what, permit)
+			}
+		}
+	}
+	return rows
+}
+
+func TestStep_Table(t *testing.T) {
+	rows := stepRows(t)
+	check := func(situation, snapshotText, what, permit string) {
+		pair := situation + " | " + what + " | " + permit
+		row, ok := rows[pair]
+		if !assert.True(t, ok, "no row for %s", pair) {
+			return
+		}
+		delete(rows, pair)
+		before := stepSituation(t, snapshotText)
+		was, want := *before, new(*before)
+		changeSnapshot(t, want, row[3])
+		if what == "reset" || what == "isolate" {
+			want.operated = want.Epoch // in every such row
+		}
+		ev := stepEvent(what, permit)
+		got, a := Step(before, &ev, stepNow*stepSecond)
+		assert.Equal(t, want, got, pair)
+		assert.Equal(t, row[4], stepAnswerText(ev, a), pair)
+		assert.Equal(t, was, *before, "a snapshot never changes: %s", pair)
+		assert.Equal(t, *got != *before, got != before, "nothing is allocated for what stays: %s", pair)
+		assert.Equal(t, got.Epoch, a.Epoch, pair)
+		require.Equal(t, before.Epoch+uint64(a.n), got.Epoch, pair)
+		for i, c := range a.Changes() {
+			assert.Equal(t, before.Epoch+1+uint64(i), c.Epoch, pair)
+			as := got
+			if c.Cause == CauseLeaseExpired { // came before anything else happened
+				as = before
+			}
+			assert.Equal(t, [2]any{as.Streak, as.Kind}, [2]any{c.Streak, c.Kind}, pair)
+		}
+	}
+	for _, s := range stepSituations {
+		for _, what := range stepOthers {
+			check(s.name, s.snapshot, what, "")
+		}
+		for _, what := range stepOutcomes {
+			for _, permit := range stepPermits {
+				check(s.name, s.snapshot, what, permit)
+			}
+		}
+	}
+	assert.Empty(t, rows, "rows that no pair asked for")
+}

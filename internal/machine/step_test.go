@@ -1,0 +1,412 @@
+package machine
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What predicts the gate reads no more than the snapshot, as Step does.
+func TestSnapshot_RefusalAgreesWithStep(t *testing.T) {
+	for _, s := range stepSituations {
+		before := stepSituation(t, s.snapshot)
+		for now := int64(900); now <= 1200; now++ {
+			reason, wait, quiet := before.Refusal(now * stepSecond)
+			next, a := Step(before, &Event{Op: OpAdmit}, now*stepSecond)
+			require.Equal(t, a.Reason, reason, "%s at %d", s.name, now)
+			require.Equal(t, a.Wait, wait, "%s at %d", s.name, now)
+			require.Equal(t, reason == Admitted, wait == 0, "%s at %d", s.name, now)
+			require.Equal(t, reason != Admitted && next == before, quiet, "%s at %d", s.name, now)
+			require.GreaterOrEqual(t, wait, int64(0))
+			at := before.AsOf(now * stepSecond)
+			reason, wait, _ = at.Refusal(now * stepSecond)
+			require.Equal(t, a.Reason, reason, "read through the lease, %s at %d", s.name, now)
+			require.Equal(t, a.Wait, wait, "read through the lease, %s at %d", s.name, now)
+		}
+	}
+}
+
+func TestSnapshot_AdmitsAllIsNeverRefused(t *testing.T) {
+	var all []string
+	for _, c := range stepSituations {
+		s := stepSituation(t, c.snapshot)
+		if !s.AdmitsAll() {
+			continue
+		}
+		all = append(all, c.name)
+		for _, now := range []int64{0, 1000, Forever} {
+			_, a := Step(s, &Event{Op: OpAdmit}, now)
+			assert.Equal(t, Answer{Epoch: 7}, a, c.name)
+		}
+		s.Evicted = true
+		assert.False(t, s.AdmitsAll(), c.name)
+	}
+	assert.Equal(t, []string{"closed clean", "closed with streak"}, all)
+	open := stepSituation(t, "state=open")
+	assert.False(t, open.AdmitsAll())
+	assert.False(t, (&Snapshot{Params: open.Params, Until: 1}).AdmitsAll(), "a throttle of a nanosecond")
+}
+
+func TestSnapshot_UnmovedBySuccessThatChangesNothing(t *testing.T) {
+	var unmoved []string
+	for _, c := range stepSituations {
+		s := stepSituation(t, c.snapshot)
+		for took := 5*stepSecond - 1; took <= 5*stepSecond+1; took++ {
+			next, _ := Step(s, &Event{Op: OpSettle, ByName: true, Took: took}, stepNow*stepSecond)
+			assert.Equal(t, s.AdmitsAll() && next == s, s.UnmovedBy(took), "%s, %d", c.name, took)
+			if s.UnmovedBy(took) {
+				unmoved = append(unmoved, fmt.Sprintf("%s, %d", c.name, took-5*stepSecond))
+			}
+		}
+		s.Evicted = true
+		assert.False(t, s.UnmovedBy(0), c.name)
+	}
+	assert.Equal(t, []string{"closed clean, -1", "closed clean, 0"}, unmoved)
+}
+
+func TestSnapshot_Forgettable(t *testing.T) {
+	for text, want := range map[string]bool{
+		"state=closed":                           true,
+		"state=closed until=999":                 true,
+		"state=closed until=1000":                true,
+		"state=closed until=1001":                false,
+		"state=closed streak=1":                  false,
+		"state=open until=999":                   false,
+		"state=open until=999 streak=3":          false,
+		"state=half-open until=999":              false,
+		"state=closed streak=1 kind=timeout":     false,
+		"state=closed kind=timeout":              true,
+		"state=closed kind=timeout trips=1":      true,
+		"state=half-open until=never streak=3":   false,
+		"state=open until=999 isolated=1":        false,
+		"state=closed until=1001 streak=1":       false,
+		"state=closed since=900 epoch=9 ended=9": true,
+	} {
+		s := stepSituation(t, text)
+		assert.Equal(t, want, s.Forgettable(1000*stepSecond), text)
+	}
+}
+
+func TestStep_BoundaryOfTimeBelongsToTheLaterSide(t *testing.T) {
+	reasonAt := func(text string, now int64) string {
+		s := stepSituation(t, text)
+		reason, wait, _ := s.Refusal(now)
+		return fmt.Sprintf("%s %d", reason.String(), wait)
+	}
+	open := "state=open since=900 until=1000"
+	assert.Equal(t, "circuit_open 1", reasonAt(open, 1000*stepSecond-1))
+	assert.Equal(t, "none 0", reasonAt(open, 1000*stepSecond))
+	throttled := "state=closed until=1000"
+	assert.Equal(t, "rate_limited 1", reasonAt(throttled, 1000*stepSecond-1))
+	assert.Equal(t, "none 0", reasonAt(throttled, 1000*stepSecond))
+	half := "state=half-open since=900 until=1000 cooldown=30"
+	assert.Equal(t, "probe_in_flight 30000000001", reasonAt(half, 1000*stepSecond-1))
+	assert.Equal(t, "circuit_open 30000000000", reasonAt(half, 1000*stepSecond))
+	assert.Equal(t, "circuit_open 1", reasonAt(half, 1030*stepSecond-1))
+	assert.Equal(t, "none 0", reasonAt(half, 1030*stepSecond))
+
+	// A success is slow if it took more than the limit, not at it.
+	s := stepSituation(t, "state=closed")
+	ev := Event{Op: OpSettle, ByName: true, Took: 5 * stepSecond}
+	next, _ := Step(s, &ev, 0)
+	assert.Same(t, s, next)
+	ev.Took++
+	next, _ = Step(s, &ev, 0)
+	assert.Equal(t, 1, next.Streak)
+}
+
+func TestStep_ClockThatGoesBackStandsStill(t *testing.T) {
+	s := stepSituation(t, "state=open since=1000 until=1030")
+	reason, wait, _ := s.Refusal(500 * stepSecond)
+	assert.Equal(t, CircuitOpen, reason)
+	assert.Equal(t, 30*stepSecond, wait)
+	next, _ := Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}, 500*stepSecond)
+	assert.Equal(t, 1030*stepSecond, next.Until, "no time has passed, so the cooldown is as it was")
+	s.Params = stepParams(func(c *Config) { c.FailureThreshold = 0 })
+	next, a := Step(s, &Event{Op: OpReset}, 500*stepSecond)
+	assert.Equal(t, 1000*stepSecond, next.Since)
+	assert.Equal(t, 1000*stepSecond, a.changes[0].When)
+}
+
+func TestStep_GrowthRunsUntilClose(t *testing.T) {
+	s := &Snapshot{Params: stepParams(func(c *Config) {
+		c.RecoveryGrowth, c.MaxOpenDuration, c.ProbeSuccesses = 3, 0, 0
+	}), Epoch: 1}
+	now := int64(0)
+	do := func(ev Event) Answer {
+		var a Answer
+		ev.EWMA = EWMAOne
+		s, a = Step(s, &ev, now)
+		return a
+	}
+	fail := Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}
+	for range 3 {
+		do(fail)
+	}
+	for _, want := range []int64{30, 90, 270, 810} {
+		require.Equal(t, want*stepSecond, s.Until-now)
+		now = s.Until
+		require.True(t, do(Event{Op: OpAdmit}).Probe)
+		require.Equal(t, want*stepSecond, s.cooldown, "a lost probe costs the same cooldown, it has not failed")
+		do(fail)
+	}
+	assert.Equal(t, 4, s.failed)
+	assert.Equal(t, 7, s.Streak)
+	now = s.Until
+	do(Event{Op: OpAdmit})
+	do(Event{Op: OpSettle, ByName: true})
+	require.Equal(t, Closed, s.State)
+	for range 3 {
+		do(fail)
+	}
+	assert.Equal(t, 30*stepSecond, s.Until-now, "a close forgets the growth")
+	assert.Equal(t, uint64(2), s.Trips)
+}
+
+func TestStep_JitterIsDrawnForOpeningRestartingAndProbing(t *testing.T) {
+	cfg := stepParams(func(c *Config) { c.RecoveryJitter, c.FailureThreshold, c.MaxOpenDuration = 1, 1, 0 })
+	s := &Snapshot{Params: cfg, Epoch: 1}
+	fail := Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout, EWMA: EWMAOne, Draw: 0.5}
+	s, _ = Step(s, &fail, 0)
+	assert.Equal(t, 45*stepSecond, s.Until)
+	fail.Draw = 0.9
+	s, _ = Step(s, &fail, stepSecond)
+	assert.Equal(t, 58*stepSecond, s.Until)
+	s, _ = Step(s, &Event{Op: OpAdmit, Draw: 0.1}, s.Until)
+	assert.Equal(t, 33*stepSecond, s.cooldown)
+	fail.Draw = 0.2
+	s, a := Step(s, &fail, s.Since)
+	assert.Equal(t, 36*stepSecond, s.Until-s.Since)
+	assert.Equal(t, 36*stepSecond, a.changes[0].Wait)
+}
+
+func TestStep_LeaseIsAtLeastItsFloorAndWhatWasLearned(t *testing.T) {
+	due := stepSituation(t, "state=open since=900 until=990")
+	for _, c := range []struct {
+		lease          time.Duration
+		learned, floor int64
+		want           int64
+	}{
+		{20 * time.Second, 0, 0, 20},
+		{20 * time.Second, 0, 5, 20},
+		{20 * time.Second, 0, 45, 45},
+		{20 * time.Second, 50, 45, 50},
+		{20 * time.Second, 10, 0, 20},
+	} {
+		s := new(*due)
+		s.Params = stepParams(func(b *Config) { b.ProbeTimeout = c.lease })
+		s.learned = c.learned * stepSecond
+		s, a := Step(s, &Event{Op: OpAdmit, LeaseFloor: c.floor * stepSecond}, 1000*stepSecond)
+		require.True(t, a.Probe)
+		assert.Equal(t, c.want*stepSecond, s.lease, "%+v", c)
+		assert.Equal(t, (1000+c.want)*stepSecond, s.Until, "%+v", c)
+		assert.Equal(t, (c.want+30)*stepSecond, a.changes[0].Wait)
+	}
+	s := new(*due)
+	s.Params = stepParams(func(b *Config) { b.ProbeTimeout = 0 })
+	s.learned = 50 * stepSecond
+	s, a := Step(s, &Event{Op: OpAdmit, LeaseFloor: 45 * stepSecond}, 1000*stepSecond)
+	assert.Equal(t, int64(Forever), s.Until, "no lease is for ever, whatever was learned")
+	assert.Equal(t, int64(0), a.changes[0].Wait, "nobody knows")
+}
+
+func TestStep_LateSuccessOfProbeLengthensTheNextLease(t *testing.T) {
+	learn := func(text string, max time.Duration, ev Event) int64 {
+		s := stepSituation(t, text)
+		s.Params = stepParams(func(b *Config) { b.SlowCallDuration, b.MaxOpenDuration = 0, max })
+		ev.Op, ev.Took = OpSettle, ev.Took*stepSecond
+		next, _ := Step(s, &ev, 1000*stepSecond)
+		return next.learned / stepSecond
+	}
+	lost := "state=half-open since=900 until=920 lease=20 cooldown=30 learned=7"
+	assert.Equal(t, int64(80), learn(lost, 100*time.Second, Event{Epoch: 7, Probe: true, Took: 40}))
+	assert.Equal(t, int64(100), learn(lost, 100*time.Second, Event{Epoch: 7, Probe: true, Took: 60}), "capped")
+	assert.Equal(t, int64(120), learn(lost, 0, Event{Epoch: 7, Probe: true, Took: 60}), "no cap")
+	assert.Equal(t, int64(7), learn(lost, 0, Event{Epoch: 7, Probe: true, Took: 3}), "never less than before")
+	assert.Equal(t, int64(7), learn(lost, 0, Event{Epoch: 7, Took: 40}), "not a probe")
+	// By name: only what outlasted the lease of a probe that was lost.
+	assert.Equal(t, int64(42), learn(lost, 0, Event{ByName: true, Took: 21}))
+	assert.Equal(t, int64(7), learn(lost, 0, Event{ByName: true, Took: 20}))
+	tripped := "state=open since=900 until=1010 learned=7"
+	assert.Equal(t, int64(7), learn(tripped, 0, Event{ByName: true, Took: 21}), "no lease was lost")
+	assert.Equal(t, int64(MaxDuration)/stepSecond,
+		learn(lost, 0, Event{Epoch: 7, Probe: true, Took: math.MaxInt64 / stepSecond}), "a lease that ends")
+	assert.Equal(t, int64(7), learn(lost, 0, Event{Epoch: 7, Probe: true, Took: 20}), "it was not longer than the lease")
+	late := func(lease time.Duration) int64 {
+		s := stepSituation(t, "state=open since=900 until=1010 learned=7")
+		s.Params = stepParams(func(b *Config) { b.SlowCallDuration, b.ProbeTimeout = 0, lease })
+		s, _ = Step(s, &Event{Op: OpSettle, Epoch: 6, Probe: true, Took: 40 * stepSecond}, 1000*stepSecond)
+		return s.learned / stepSecond
+	}
+	assert.Equal(t, int64(80), late(1), "a lease of a nanosecond can be outlived")
+	assert.Equal(t, int64(7), late(0), "one that there is not cannot")
+}
+
+func TestStep_ResetForgetsWhatWasLearned(t *testing.T) {
+	s := stepSituation(t, "state=open since=900 until=1010 learned=70")
+	s, _ = Step(s, &Event{Op: OpReset}, 1000*stepSecond)
+	assert.Zero(t, s.learned)
+	s = stepSituation(t, "state=half-open since=990 until=1010 learned=70 passed=1")
+	s, _ = Step(s, &Event{Op: OpSettle, ByName: true}, 1000*stepSecond)
+	assert.Equal(t, Closed, s.State)
+	assert.Equal(t, 70*stepSecond, s.learned, "a close does not")
+}
+
+func TestStep_ThrottleIsCappedAndNeverShortened(t *testing.T) {
+	throttle := func(text string, wait time.Duration) *Snapshot {
+		s := stepSituation(t, text)
+		s, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Throttled, RetryAfter: int64(wait)}, 1000*stepSecond)
+		return s
+	}
+	assert.Equal(t, 1100*stepSecond, throttle("state=closed", time.Hour).Until)
+	assert.Equal(t, 1050*stepSecond, throttle("state=closed until=1050", 10*time.Second).Until)
+	assert.Equal(t, 1000*stepSecond+1, throttle("state=closed", 1).Until)
+	for _, none := range []time.Duration{0, -1, math.MinInt64} {
+		assert.Zero(t, throttle("state=closed", none).Until, "a wait of %v is none", none)
+	}
+	probe := throttle("state=half-open since=990 until=1010 cooldown=30", 0)
+	assert.Equal(t, Open, probe.State)
+	assert.Equal(t, 1000*stepSecond, probe.Until)
+	assert.False(t, probe.limited)
+	assert.Equal(t, 1100*stepSecond, throttle("state=half-open since=990 until=1010", time.Hour).Until)
+	assert.True(t, throttle("state=half-open since=990 until=1010", 1).limited, "a wait of a nanosecond is one")
+	assert.Equal(t, 1000*stepSecond, throttle("state=open since=950 until=990", 0).Until)
+}
+
+func TestStep_TripUnderThrottleKeepsTheLongerWait(t *testing.T) {
+	trip := func(text string) *Snapshot {
+		s := stepSituation(t, text)
+		s, a := Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout, EWMA: EWMAOne}, 1000*stepSecond)
+		assert.Equal(t, CauseFailureThreshold, a.changes[0].Cause)
+		assert.Equal(t, s.Until-s.Since, a.changes[0].Wait)
+		return s
+	}
+	for _, c := range []struct {
+		throttledUntil, want int64
+		limited              bool
+	}{
+		{0, 1030, false}, {990, 1030, false}, {1000, 1030, false}, {1010, 1030, false},
+		{1030, 1030, false}, {1031, 1031, true}, {1070, 1070, true}, {1500, 1100, true},
+	} {
+		s := trip(fmt.Sprintf("state=closed streak=2 until=%d", c.throttledUntil))
+		assert.Equal(t, c.want*stepSecond, s.Until, "%+v", c)
+		assert.Equal(t, c.limited, s.limited, "%+v", c)
+	}
+}
+
+func TestStep_TripScoreOpensOnFailureAfterEnoughCalls(t *testing.T) {
+	cfg := stepParams(func(c *Config) { c.TripScore, c.TripMinCalls = 0.5, 10 })
+	settle := func(cfg *Params, outcome Outcome, ewma int64, ended uint64) Cause {
+		s := &Snapshot{Params: cfg, Epoch: 1, ended: 100}
+		_, a := Step(s, &Event{Op: OpSettle, ByName: true, Outcome: outcome, Kind: Timeout, EWMA: ewma, Ended: ended}, 0)
+		return a.changes[0].Cause
+	}
+	assert.Equal(t, CauseTripScore, settle(cfg, Failure, 499_999, 110))
+	assert.Equal(t, CauseNone, settle(cfg, Failure, 500_000, 110), "not below")
+	assert.Equal(t, CauseNone, settle(cfg, Failure, 499_999, 109), "too few calls since it closed")
+	assert.Equal(t, CauseNone, settle(cfg, Success, 0, 1000), "a success opens nothing")
+	assert.Equal(t, CauseNone, settle(stepParams(nil), Failure, 0, 1000), "off")
+	off := stepParams(func(c *Config) { c.TripScore, c.FailureThreshold = 1, 0 })
+	assert.Equal(t, CauseNone, settle(off, Failure, 0, 1000), "a threshold of 0 switches it off too")
+	once := stepParams(func(c *Config) { c.TripScore, c.FailureThreshold = 1, 1 })
+	assert.Equal(t, CauseFailureThreshold, settle(once, Failure, 0, 1000), "the threshold comes first")
+	eager := stepParams(func(c *Config) { c.TripScore = 1 })
+	assert.Equal(t, CauseTripScore, settle(eager, Failure, 999_999, 100), "TripMinCalls 0 needs no calls")
+	tripped, _ := Step(&Snapshot{Params: eager, Epoch: 1}, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, 0)
+	assert.Equal(t, Open, tripped.State)
+	assert.Equal(t, 30*stepSecond, tripped.Until)
+	full := &Snapshot{Params: cfg, Epoch: 1, ended: math.MaxUint64}
+	_, a := Step(full, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Ended: math.MaxUint64}, 0)
+	assert.Equal(t, CauseTripScore, a.changes[0].Cause, "a full counter does not wrap around")
+	full.ended = math.MaxUint64 - 5
+	_, a = Step(full, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Ended: math.MaxUint64 - 1}, 0)
+	assert.Equal(t, CauseNone, a.changes[0].Cause, "nor does what it has to reach")
+}
+
+func TestStep_ThresholdOfZeroCountsAndNeverOpens(t *testing.T) {
+	s := &Snapshot{Params: NewParams(Config{}), Epoch: 1}
+	for i := range 100 {
+		s, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}, int64(i))
+	}
+	assert.Equal(t, Closed, s.State)
+	assert.Equal(t, 100, s.Streak)
+	s.Streak = math.MaxInt
+	s, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, 0)
+	assert.Equal(t, math.MaxInt, s.Streak, "the streak does not wrap around")
+}
+
+func TestStep_FailureRestartsCooldownOnlyForward(t *testing.T) {
+	s := stepSituation(t, "state=open since=990 until=1095")
+	next, _ := Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}, 1000*stepSecond)
+	assert.Equal(t, 1095*stepSecond, next.Until, "a later deadline stays")
+	s = stepSituation(t, "state=open since=990 until=1020 limited=1")
+	next, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}, 1000*stepSecond)
+	assert.Equal(t, 1030*stepSecond, next.Until)
+	assert.False(t, next.limited, "the wait is now the cooldown's")
+	s.Params = stepParams(func(c *Config) { c.MaxOpenDuration = 0 })
+	next, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, 5000*stepSecond)
+	assert.Equal(t, 5030*stepSecond, next.Until, "without a bound it restarts for ever")
+}
+
+func TestStep_WaitThatEndsAtTheSameMomentKeepsItsReason(t *testing.T) {
+	limited := stepSituation(t, "state=open since=990 until=1030 limited=1")
+	next, _ := Step(limited, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}, 1000*stepSecond)
+	assert.True(t, next.limited)
+	assert.Equal(t, limited.Until, next.Until)
+	cooling := stepSituation(t, "state=open since=990 until=1030")
+	next, _ = Step(cooling, &Event{Op: OpSettle, ByName: true, Outcome: Throttled, RetryAfter: 30 * stepSecond}, 1000*stepSecond)
+	assert.False(t, next.limited)
+	assert.Same(t, cooling, next)
+}
+
+func TestStep_StatedWaitIsForgottenWithTheNextProbe(t *testing.T) {
+	s := stepSituation(t, "state=open since=900 until=990 limited=1 lost=1")
+	s, a := Step(s, &Event{Op: OpAdmit}, 1000*stepSecond)
+	require.True(t, a.Probe)
+	assert.False(t, s.limited)
+	assert.False(t, s.lost)
+	s, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}, 1001*stepSecond)
+	reason, _, _ := s.Refusal(1002 * stepSecond)
+	assert.Equal(t, CircuitOpen, reason)
+}
+
+func TestStep_KeepAliveNeverShortensLease(t *testing.T) {
+	s := stepSituation(t, "state=half-open since=990 until=1050 lease=20 cooldown=30")
+	next, _ := Step(s, &Event{Op: OpKeepAlive, Probe: true, Epoch: 7}, 1000*stepSecond)
+	assert.Same(t, s, next)
+	next, _ = Step(s, &Event{Op: OpKeepAlive, Probe: true, Epoch: 7}, 1049*stepSecond)
+	assert.Equal(t, 1069*stepSecond, next.Until)
+	next, _ = Step(s, &Event{Op: OpKeepAlive, Epoch: 7}, 1049*stepSecond)
+	assert.Same(t, s, next, "only the probe's permit renews")
+}
+
+func TestC83_EventAtEarlierTimeIsAsIfItWereNow(t *testing.T) {
+	base := int64(time.Hour)
+	open := NewParams(Config{
+		FailureThreshold: 3, RecoveryDuration: 30 * time.Second, ProbeTimeout: 30 * time.Second,
+		MaxOpenDuration: 10 * time.Minute, RecoveryGrowth: 1, ProbeSuccesses: 1, TripMinCalls: 10,
+	}).Initial
+	for range 3 {
+		open, _ = Step(open, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, base)
+	}
+	require.Equal(t, Open, open.State)
+	half, a := Step(open, &Event{Op: OpAdmit}, open.Until)
+	require.True(t, a.Probe)
+	for name, s := range map[string]*Snapshot{"open": open, "half-open": half} {
+		for _, ev := range []Event{
+			{Op: OpAdmit}, {Op: OpReset}, {Op: OpIsolate}, {Op: OpKeepAlive, Probe: true, Epoch: s.Epoch},
+			{Op: OpSettle, ByName: true, Outcome: Failure}, {Op: OpSettle, ByName: true},
+			{Op: OpSettle, ByName: true, Outcome: Throttled, RetryAfter: int64(time.Minute)},
+			{Op: OpSettle, ByName: true, Outcome: Neutral},
+		} {
+			back, backAnswer := Step(s, &ev, 0)
+			same, sameAnswer := Step(s, &ev, s.Since)
+			assert.Equal(t, same, back, "%s: %+v", name, ev)
+			assert.Equal(t, sameAnswer, backAnswer, "%s: %+v", name, ev)
+		}
+	}
+}

@@ -1,0 +1,12 @@
+// Package documents_test checks what is written down: doc comments, the tests that
+// documents name, their code and links, the texts of enumerations, which packages are
+// imported, and that tests look for leaked goroutines.
+package documents_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

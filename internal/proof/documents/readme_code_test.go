@@ -1,0 +1,216 @@
+package documents_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"go/format"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhealth/toolhealth"
+)
+
+// documents are the texts for people, by their paths below root.
+var documents = []string{
+	"README.md", "CHANGELOG.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md",
+	"examples/gateway/README.md", "internal/proof/README.md", "testdata/scenarios/README.md",
+}
+
+func readDocument(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+	require.NoError(t, err)
+	return string(text)
+}
+
+var fenced = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
+
+// blocks returns the blocks of code of one language in a document.
+func blocks(t *testing.T, document, language string) (found []string) {
+	t.Helper()
+	for _, m := range fenced.FindAllStringSubmatch(readDocument(t, document), -1) {
+		if m[1] == language {
+			found = append(found, m[2])
+		}
+	}
+	return found
+}
+
+// goFiles returns the text of all Go files in these folders.
+func goFiles(t *testing.T, folders ...string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, folder := range folders {
+		paths, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*.go"))
+		require.NoError(t, err)
+		require.NotEmpty(t, paths, folder)
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			all.Write(text)
+		}
+	}
+	return all.String()
+}
+
+// isProgram reports whether a block can be run as it is.
+func isProgram(block string) bool { return strings.HasPrefix(block, "package main\n") }
+
+// A program in a document prints what the document says, and every other piece of Go
+// stands word for word in a file that is compiled and tested.
+func TestDocuments_CodeIsCompiledAndRun(t *testing.T) {
+	for _, c := range []struct {
+		document         string
+		compiled         []string
+		programs, pieces int
+	}{
+		{"README.md", []string{"."}, 1, 3},
+		{"examples/gateway/README.md", []string{"examples/gateway"}, 0, 3},
+	} {
+		source := goFiles(t, c.compiled...)
+		programs, pieces := 0, 0
+		for _, block := range blocks(t, c.document, "go") {
+			if isProgram(block) {
+				programs++
+				formatted, err := format.Source([]byte(block))
+				require.NoError(t, err)
+				assert.Equal(t, string(formatted), block, c.document)
+				assert.Equal(t, wantOutput(t, block), runProgram(t, block), c.document)
+				continue
+			}
+			pieces++
+			assert.Contains(t, source, "\n"+block, "%s has code that is not in %v", c.document, c.compiled)
+		}
+		assert.Equal(t, c.programs, programs, c.document)
+		assert.Equal(t, c.pieces, pieces, c.document)
+	}
+}
+
+// wantOutput returns the output that a program promises in its Output comment.
+func wantOutput(t *testing.T, program string) string {
+	t.Helper()
+	_, after, found := strings.Cut(program, "\t// Output:\n")
+	require.True(t, found, "the program says what it prints")
+	var want strings.Builder
+	for line := range strings.Lines(after) {
+		if text, ok := strings.CutPrefix(line, "\t// "); ok {
+			want.WriteString(text)
+		}
+	}
+	return want.String()
+}
+
+// runProgram compiles and runs a program in this module and returns what it prints.
+func runProgram(t *testing.T, program string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(path, []byte(program), 0o600))
+	cmd := exec.CommandContext(t.Context(), "go", "run", path)
+	cmd.Dir = root
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, stderr.String())
+	return string(out)
+}
+
+func TestREADME_IsDoor(t *testing.T) {
+	lines := strings.Split(strings.TrimSuffix(readDocument(t, "README.md"), "\n"), "\n")
+	assert.LessOrEqual(t, len(lines), 260)
+	first := strings.Join(lines[:40], "\n")
+	program := blocks(t, "README.md", "go")[0]
+	assert.Contains(t, first+"\n", "```go\n"+program+"```\n", "the program and its output are in the first 40 lines")
+	for _, command := range []string{"go run ./examples/quickstart", "go test ./..."} {
+		assert.Contains(t, first, command)
+	}
+}
+
+// What the configuration of the README says is in force, and all else is the default.
+func TestREADME_ConfigurationMeansWhatItSays(t *testing.T) {
+	text := blocks(t, "README.md", "json")[0]
+	assert.LessOrEqual(t, strings.Count(text, "\n"), 20)
+	var c struct { // as newGuard in the README has it
+		Health      toolhealth.Config
+		Guard       toolhealth.GuardConfig
+		Substitutes map[string][]string
+	}
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	require.NoError(t, decoder.Decode(&c))
+
+	health := toolhealth.DefaultConfig()
+	health.MaxTools = 1000
+	health.Breaker.RecoveryJitter = 0.2
+	crawl, search := health.Breaker, health.Breaker
+	crawl.FailureThreshold, crawl.SlowCallDuration = 5, time.Minute
+	search.RecoveryDuration = 10 * time.Second
+	health.Tools = map[string]toolhealth.BreakerConfig{"crawl": crawl, "search": search}
+	assert.Equal(t, health, c.Health)
+	assert.NoError(t, c.Health.Validate())
+
+	guard := toolhealth.DefaultGuardConfig()
+	guard.Default.Timeout = 10 * time.Second
+	slow, mail := guard.Default, guard.Default
+	slow.Timeout, slow.MaxAttempts = 2*time.Minute, 1
+	mail.SideEffects = true
+	guard.Tools = map[string]toolhealth.Policy{"crawl": slow, "mail": mail}
+	assert.Equal(t, guard, c.Guard)
+	assert.NoError(t, c.Guard.Validate())
+
+	router, err := toolhealth.NewHealthRouter(c.Substitutes)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"search_backup"}, router.Substitutes("search"))
+}
+
+// The summary of the README is that of a registry after these calls.
+func TestREADME_SummaryIsOneThatRegistryWrites(t *testing.T) {
+	text := blocks(t, "README.md", "json")[1]
+	assert.LessOrEqual(t, strings.Count(text, "\n"), 15)
+	var shown bytes.Buffer
+	require.NoError(t, json.Compact(&shown, []byte(text)))
+
+	synctest.Test(t, func(t *testing.T) {
+		r := toolhealth.NewRegistry()
+		for range 40 {
+			r.RecordSuccess("search", 250*time.Millisecond)
+		}
+		time.Sleep(90 * time.Second)
+		timeout := toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindTimeout}
+		for range 3 {
+			r.Record("search", timeout, 10*time.Second)
+		}
+		for range 2 {
+			assert.False(t, r.AllowRequest("search"))
+		}
+		time.Sleep(18 * time.Second)
+		written, err := json.Marshal(r.HealthSummary())
+		require.NoError(t, err)
+		assert.Equal(t, string(written), shown.String())
+	})
+}
+
+var link = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
+
+func TestDocuments_LinksLeadToFiles(t *testing.T) {
+	links := 0
+	for _, document := range documents {
+		for _, m := range link.FindAllStringSubmatch(readDocument(t, document), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			links++
+			_, err := os.Stat(filepath.Join(root, filepath.Dir(document), filepath.FromSlash(m[1])))
+			assert.NoError(t, err, "%s links to %s", document, m[1])
+		}
+	}
+	assert.Greater(t, links, 8)
+}

@@ -1,0 +1,521 @@
+package fuzz_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhealth/toolhealth"
+	"github.com/toolhealth/toolhealth/internal/proof/model"
+)
+
+// FuzzOps reads its input as a story: a configuration, then operations on two tools.
+// The registry and the model play it side by side in a bubble with virtual time. After
+// every operation both must give the same answers and the same figures, and must have
+// made the same transitions.
+func FuzzOps(f *testing.F) {
+	for _, seed := range storySeeds {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, story []byte) {
+		if len(story) > 500 {
+			t.Skip("longer stories find nothing that shorter ones miss")
+		}
+		synctest.Test(t, func(t *testing.T) { tellStory(t, story) })
+	})
+}
+
+// storySeeds lead the fuzzer to cases that it would take a long time to find. Five bytes
+// configure each of the two tools (see readConfig), then operations follow: a letter
+// and its arguments (see next).
+var storySeeds = []string{
+	// Two probes have to succeed; a late failure between them starts the count again.
+	twoProbes + "pa" + "s\x01\x01" + cooldown + "pa" + "s\x01\x00" + "va\x01\x00" + cooldown + "pa" + "s\x01\x00" + "pa",
+	// A lost probe starts the count again, too.
+	twoProbes + "pa" + "s\x01\x01" + cooldown + "pa" + "s\x01\x00" + "pa" + lease + cooldown + "pa" + "s\x01\x00" + "pa",
+	// A probe that is kept alive and lost succeeds late; the next lease is twice as long.
+	"\x01\x01\x01\x03\x00" + "\x01\x01\x01\x00\x00" + "fa\x01" + cooldown + "pa" + "ta\x02\x01" + "k\x01" + lease + "s\x01\x00" + cooldown + "pa" + lease + "qa",
+	// A throttle while closed, then a failure: the longer of both waits counts.
+	"\x01\x01\x01\x01\x00" + "\x01\x02\x02\x00\x00" + "papa" + "s\x01\x17" + "s\x05\x01" + cooldown + "qa" + "ta\x00\x00\x00" + "qa",
+	// Operators, reconfiguration, removal and a substitute.
+	"\x02\x01\x01\x00\x41" + "\x01\x01\x01\x00\x00" + "fa\x03" + "wa" + "ia" + "wa" + "xa" + "s\x01\x00" + "fb\x01" + "wb" + "ma" + "c\x00\x00\x00\x00\x00\x01\x01\x01\x01\x01" + "qb",
+}
+
+const (
+	twoProbes = "\x01\x01\x01\x00\x08" + "\x01\x01\x01\x00\x08"
+	cooldown  = "ta\x03\x00" // time passes: the cooldown of a
+	lease     = "ta\x04\x00" // time passes: the lease of its probe
+)
+
+// teller plays one story on both sides.
+type teller struct {
+	t       *testing.T
+	story   []byte
+	start   time.Time
+	r       *toolhealth.Registry
+	gate    *toolhealth.Gate
+	routed  *toolhealth.Gate
+	current [2]model.Config
+	tools   map[string]*toolPair
+	permits []*permitPair
+	told    []func() string
+}
+
+// toolPair is one tool in the model, with the transitions that the model expects and
+// those that the hook saw.
+type toolPair struct {
+	b        model.Breaker
+	s        *model.Stats
+	expected []model.Event
+	heard    []model.Event
+}
+
+// permitPair is a permit with the facts that the model keeps of it.
+type permitPair struct {
+	real  *toolhealth.Permit
+	name  string
+	pair  *toolPair // not in tools any more if the tool was removed
+	epoch int
+	probe bool
+	start time.Duration
+	spent bool
+}
+
+var names = [2]string{"a", "b"}
+
+// TestRegistry_AgreesWithModel runs FuzzOps on random stories that consist of the
+// operations' letters, so that most of them get far.
+func TestRegistry_AgreesWithModel(t *testing.T) {
+	stories := 2500
+	if testing.Short() {
+		stories = 300
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range stories {
+		story := make([]byte, 10, 400)
+		for i := range story {
+			story[i] = byte(random.Uint32())
+		}
+		for range random.IntN(80) {
+			story = append(story, opLetters[random.IntN(len(opLetters))])
+			for range 3 {
+				story = append(story, byte(random.Uint32()))
+			}
+		}
+		synctest.Test(t, func(t *testing.T) { tellStory(t, story) })
+		if t.Failed() {
+			t.Fatalf("the story was %q", story)
+		}
+	}
+}
+
+func tellStory(t *testing.T, story []byte) {
+	s := &teller{t: t, story: story, start: time.Now(), tools: map[string]*toolPair{}}
+	config := s.readConfig()
+	r, err := toolhealth.NewRegistryWithConfig(config)
+	require.NoError(t, err)
+	router, err := toolhealth.NewHealthRouter(map[string][]string{"a": {"b"}, "b": {"a"}})
+	require.NoError(t, err)
+	s.r = r
+	s.gate = &toolhealth.Gate{Registry: r}
+	s.routed = &toolhealth.Gate{Registry: r, Router: router}
+	stop := r.OnTransition(s.hear)
+	defer stop()
+	for len(s.story) > 0 {
+		s.next()
+		s.compare()
+	}
+}
+
+func (s *teller) hear(tr toolhealth.Transition) {
+	s.tools[tr.Tool].heard = append(s.tools[tr.Tool].heard, model.Event{
+		From: tr.From.String(), To: tr.To.String(), Cause: tr.Cause.String(), Epoch: int(tr.Epoch),
+		When: tr.When.Sub(s.start), Streak: tr.Streak, Kind: tr.Kind.String(), Wait: tr.Wait,
+	})
+}
+
+func (s *teller) now() time.Duration { return time.Since(s.start) }
+
+// byte takes the next byte of the story; it ends with zeros.
+func (s *teller) byte() byte {
+	if len(s.story) == 0 {
+		return 0
+	}
+	b := s.story[0]
+	s.story = s.story[1:]
+	return b
+}
+
+// pick returns the value that the next byte selects.
+func pick[T any](s *teller, values ...T) T { return values[int(s.byte())%len(values)] }
+
+func (s *teller) readConfig() toolhealth.Config {
+	config := toolhealth.Config{Tools: map[string]toolhealth.BreakerConfig{}}
+	for i := range names {
+		c := toolhealth.BreakerConfig{
+			FailureThreshold: pick(s, 0, 1, 1, 1, 2, 3),
+			RecoveryDuration: pick(s, 7*time.Nanosecond, time.Second, 30*time.Second),
+			ProbeTimeout:     pick(s, 0, time.Second, 30*time.Second, 5*time.Nanosecond),
+		}
+		bound := pick(s, 0, 45*time.Second, 30*time.Second, 10*time.Minute)
+		if bound > 0 {
+			c.MaxOpenDuration = max(bound, c.RecoveryDuration)
+		}
+		extra := s.byte()
+		c.RecoveryGrowth = [4]float64{0, 1, 2, 1000}[extra%4]
+		c.ProbeSuccesses = [4]int{0, 1, 2, 3}[extra/4%4]
+		c.SlowCallDuration = [4]time.Duration{0, 0, time.Nanosecond, 10 * time.Second}[extra/16%4]
+		if extra/64%2 == 1 {
+			c.TripScore, c.TripMinCalls = 0.6, 2
+		}
+		if i == 0 {
+			config.Breaker = c
+		} else {
+			config.Tools[names[i]] = c
+		}
+		s.current[i] = model.Config{
+			Threshold: c.FailureThreshold, Recovery: c.RecoveryDuration, Lease: c.ProbeTimeout,
+			MaxOpen: c.MaxOpenDuration, Growth: int(c.RecoveryGrowth), ProbeSuccesses: c.ProbeSuccesses,
+			Slow: c.SlowCallDuration, TripScore: c.TripScore, TripMinCalls: c.TripMinCalls,
+		}
+	}
+	return config
+}
+
+// pair returns the model's side of a tool, which the first call creates.
+func (s *teller) pair(name string) *toolPair {
+	if s.tools[name] == nil {
+		s.tools[name] = &toolPair{b: model.New(s.current[slices.Index(names[:], name)]), s: model.NewStats()}
+	}
+	return s.tools[name]
+}
+
+func (p *toolPair) happened(events []model.Event) { p.expected = append(p.expected, events...) }
+
+// tell records the next operation for the message of a failure. The text is formatted
+// only for a message.
+func (s *teller) tell(format string, args ...any) {
+	now := s.now()
+	s.told = append(s.told, func() string { return fmt.Sprintf("%v ", now) + fmt.Sprintf(format, args...) })
+}
+
+// String returns the story so far.
+func (s *teller) String() string {
+	var text strings.Builder
+	for _, line := range s.told {
+		text.WriteString("\n" + line())
+	}
+	return text.String()
+}
+
+// opLetters are the letters of the operations. Those that drive the story occur more
+// than once: ask for a permit, settle one, let time pass.
+const opLetters = "papwqsdsdsrkvvfftututunixzcm"
+
+// next plays one operation.
+func (s *teller) next() {
+	name := func() string { return names[[4]int{0, 0, 1, 0}[s.byte()%4]] }
+	switch op := s.byte(); op {
+	default: // any other byte stands for one of the letters
+		s.story = append([]byte{opLetters[int(op)%len(opLetters)]}, s.story...)
+		s.next()
+	case 'p', 'a':
+		s.allow(s.gate, name())
+	case 'w':
+		s.allow(s.routed, name())
+	case 'q':
+		s.ask(name())
+	case 's', 'd':
+		s.settle()
+	case 'r':
+		s.release()
+	case 'k':
+		s.keepAlive()
+	case 'v':
+		s.record(name())
+	case 'f':
+		n := name()
+		for range s.byte() % 4 {
+			s.recordOutcome(n, toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindUnknown}, time.Millisecond)
+		}
+	case 'n':
+		s.allowWithDeadContext(name())
+	case 'i':
+		n := name()
+		s.tell("isolate %s", n)
+		pair := s.pair(n)
+		require.True(s.t, s.r.Isolate(n), s)
+		pair.happened(pair.b.Isolate(s.now()))
+	case 'x', 'z':
+		n := name()
+		s.tell("reset %s", n)
+		ok := s.r.Reset(n)
+		require.Equal(s.t, s.tools[n] != nil, ok, s)
+		if ok {
+			s.tools[n].happened(s.tools[n].b.Reset(s.now(), s.tools[n].s.Ended()))
+		}
+	case 'c':
+		config := s.readConfig()
+		s.tell("configure %+v", s.current)
+		require.NoError(s.t, s.r.SetConfig(config), s)
+		for i, n := range names {
+			if p := s.tools[n]; p != nil {
+				p.happened(p.b.Configure(s.now(), s.current[i], p.s.Ended()))
+			}
+		}
+	case 't', 'u':
+		s.advance()
+	case 'm':
+		n := name()
+		s.tell("remove %s", n)
+		require.Equal(s.t, s.tools[n] != nil, s.r.Remove(n), s)
+		delete(s.tools, n)
+	}
+}
+
+// advance moves the time to a moment at which something may happen, or to 1ns before
+// or after that moment.
+func (s *teller) advance() {
+	base := names[[4]int{0, 0, 1, 0}[s.byte()%4]]
+	c := s.current[slices.Index(names[:], base)]
+	d := pick(s, 0, 1, 3*time.Second, c.Recovery, c.Lease, c.MaxOpen, c.Slow, 0)
+	if d == 0 {
+		if p := s.tools[base]; p != nil {
+			d = p.b.Look(s.now()).Wait
+			if s.byte()%2 == 0 && p.b.State == "half-open" {
+				d = p.b.LeaseEnd - s.now()
+			}
+		}
+	}
+	d += pick(s, 0, 1, -1*time.Nanosecond)
+	if d > 0 && d < 100*365*24*time.Hour-s.now() {
+		time.Sleep(d)
+	}
+	s.tell("time passes: %v", d)
+}
+
+func (s *teller) ask(name string) {
+	s.tell("ask %s", name)
+	before := s.r.Available(name)
+	ok := s.r.AllowRequest(name)
+	a := s.expectAnswer(name)
+	require.Equal(s.t, a.Reason == "none", ok, s)
+	require.Equal(s.t, before, ok, s)
+}
+
+// expectAnswer makes the model's side of an admission and returns its answer.
+func (s *teller) expectAnswer(name string) model.Answer {
+	p := s.pair(name)
+	a, events := p.b.Ask(s.now())
+	p.happened(events)
+	if a.Reason == "none" {
+		p.s.Admit()
+	} else {
+		p.s.Refuse()
+	}
+	return a
+}
+
+func (s *teller) allow(gate *toolhealth.Gate, name string) {
+	s.tell("allow %s, routed: %v", name, gate.Router != nil)
+	s.pair(name)
+	got := &permitPair{name: name, start: s.now()}
+	permit, err := gate.Allow(context.Background(), name)
+	a := s.expectAnswer(name)
+	first := a
+	if a.Reason != "none" && gate.Router != nil {
+		for _, other := range names {
+			if other == name {
+				continue
+			}
+			if p := s.tools[other]; p == nil || p.b.Look(s.now()).Reason == "none" {
+				got.name = other
+				a = s.expectAnswer(other)
+			}
+		}
+	}
+	if a.Reason != "none" {
+		var refusal *toolhealth.Refusal
+		require.ErrorAs(s.t, err, &refusal, s)
+		p := s.tools[name]
+		require.Equal(s.t, toolhealth.Refusal{
+			Tool: name, Reason: refusal.Reason, RetryAfter: first.Wait, Streak: p.b.Streak, Kind: refusal.Kind, InRow: uint64(p.s.InRow),
+		}, *refusal, s)
+		require.Equal(s.t, [2]string{first.Reason, p.b.Kind}, [2]string{refusal.Reason.Detail(), refusal.Kind.String()}, s)
+		require.ErrorIs(s.t, err, toolhealth.ErrRefused)
+		return
+	}
+	require.NoError(s.t, err, s)
+	require.Equal(s.t, got.name, permit.Tool(), s)
+	require.Equal(s.t, a.Probe, permit.Probe(), s)
+	require.True(s.t, permit.Tracked())
+	got.epoch, got.probe, got.pair = a.Epoch, a.Probe, s.tools[got.name]
+	got.real = &permit
+	s.permits = append(s.permits, got)
+}
+
+// allowWithDeadContext must change nothing, and must not create an entry.
+func (s *teller) allowWithDeadContext(name string) {
+	s.tell("allow %s with a canceled context", name)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := s.gate.Allow(ctx, name)
+	require.ErrorIs(s.t, err, context.Canceled, s)
+}
+
+// permit selects one of the permits of the story, settled ones included.
+func (s *teller) permit() *permitPair {
+	b := s.byte()
+	if len(s.permits) == 0 {
+		return nil
+	}
+	if b%4 != 0 { // mostly one of the last
+		return s.permits[len(s.permits)-1-int(b)/4%min(len(s.permits), 3)]
+	}
+	return s.permits[int(b)/4%len(s.permits)]
+}
+
+func (s *teller) readVerdict() toolhealth.Verdict {
+	b := s.byte()
+	v := toolhealth.Verdict{Outcome: toolhealth.Outcome(b % 5)}
+	switch v.Outcome {
+	case toolhealth.OutcomeFailure:
+		v.Kind = toolhealth.Kind(b/5%15 + 1)
+	case toolhealth.OutcomeThrottled:
+		v.RetryAfter = [8]time.Duration{-1, 0, 1, time.Second, 40 * time.Second, time.Hour, math.MaxInt64, 7}[b/5%8]
+	}
+	return v
+}
+
+func (s *teller) settle() {
+	p := s.permit()
+	v := s.readVerdict()
+	if p == nil {
+		return
+	}
+	s.tell("settle %s of epoch %d (probe %v, spent %v): %+v", p.name, p.epoch, p.probe, p.spent, v)
+	if v.Outcome == toolhealth.OutcomeSuccess {
+		p.real.Done(context.Background(), nil)
+	} else {
+		p.real.Done(context.Background(), toolhealth.WithVerdict(errors.New("told"), v))
+	}
+	if p.spent {
+		return
+	}
+	p.spent = true
+	took := s.now() - p.start
+	p.pair.s.End(v.Outcome.String(), v.Kind.String(), took)
+	if p.pair == s.tools[p.name] { // if the tool was removed, the report reaches no breaker
+		p.pair.happened(p.pair.b.Report(s.now(), s.report(p.pair, v, took, model.Report{Probe: p.probe, Epoch: p.epoch})))
+	}
+}
+
+func (s *teller) report(p *toolPair, v toolhealth.Verdict, took time.Duration, r model.Report) model.Report {
+	r.Outcome, r.Kind, r.Took, r.RetryAfter = v.Outcome.String(), v.Kind.String(), max(took, 0), max(v.RetryAfter, 0)
+	r.EWMA, r.Ended = p.s.EWMA, p.s.Ended()
+	return r
+}
+
+func (s *teller) release() {
+	p := s.permit()
+	if p == nil {
+		return
+	}
+	s.tell("release %s of epoch %d (probe %v, spent %v)", p.name, p.epoch, p.probe, p.spent)
+	p.real.Release()
+	if !p.spent && p.probe && p.pair == s.tools[p.name] {
+		p.pair.happened(p.pair.b.Report(s.now(), model.Report{Probe: true, Epoch: p.epoch, Outcome: "neutral"}))
+	}
+	p.spent = true
+}
+
+func (s *teller) keepAlive() {
+	p := s.permit()
+	if p == nil {
+		return
+	}
+	s.tell("keepalive %s of epoch %d (probe %v, spent %v)", p.name, p.epoch, p.probe, p.spent)
+	p.real.KeepAlive()
+	if !p.spent && p.probe && p.pair == s.tools[p.name] {
+		p.pair.happened(p.pair.b.KeepAlive(s.now(), p.epoch))
+	}
+}
+
+func (s *teller) record(name string) {
+	v := s.readVerdict()
+	took := pick(s, 0, -1, time.Second, 31*time.Second, math.MaxInt64, 2)
+	s.recordOutcome(name, v, took)
+}
+
+func (s *teller) recordOutcome(name string, v toolhealth.Verdict, took time.Duration) {
+	s.tell("record %s: %+v after %v", name, v, took)
+	p := s.pair(name)
+	switch {
+	case v.Outcome == toolhealth.OutcomeSuccess:
+		s.r.RecordSuccess(name, took)
+	case v.Outcome == toolhealth.OutcomeFailure && v.Kind == toolhealth.KindUnknown:
+		s.r.RecordFailure(name, took)
+	default:
+		s.r.Record(name, v, took)
+	}
+	p.s.End(v.Outcome.String(), v.Kind.String(), took)
+	p.happened(p.b.Report(s.now(), s.report(p, v, took, model.Report{ByName: true})))
+}
+
+// compare compares everything that a caller can read.
+func (s *teller) compare() {
+	require.Equal(s.t, len(s.tools), s.r.Len(), s)
+	for _, name := range names {
+		p := s.tools[name]
+		h, ok := s.r.Health(name)
+		require.Equal(s.t, p != nil, ok, s)
+		if p == nil {
+			require.True(s.t, s.r.Available(name))
+			continue
+		}
+		seen := p.b
+		seen.Tick(s.now())
+		a := p.b.Look(s.now())
+		out := uint64(0)
+		for _, permit := range s.permits {
+			if permit.pair == p && !permit.spent {
+				out++
+			}
+		}
+		var kinds map[toolhealth.Kind]uint64
+		for text, n := range p.s.ByKind {
+			var k toolhealth.Kind
+			require.NoError(s.t, k.UnmarshalText([]byte(text)))
+			if kinds == nil {
+				kinds = map[toolhealth.Kind]uint64{}
+			}
+			kinds[k] = uint64(n)
+		}
+		require.Equal(s.t, fmt.Sprint(seen.State, " ", a.Reason, " ", seen.Kind, " ", model.Status(p.s.Score(), seen.State)),
+			fmt.Sprint(h.State, " ", h.Reason.Detail(), " ", h.LastFailure, " ", h.Status), s)
+		require.InDelta(s.t, p.s.Score(), h.Score, 1e-9, s)
+		require.InDelta(s.t, p.s.Rate(), h.SuccessRate(), 1e-9, s)
+		require.Equal(s.t, toolhealth.ToolHealth{
+			Tool: name, Status: h.Status, State: h.State, Reason: h.Reason, LastFailure: h.LastFailure, Score: h.Score,
+			Available: a.Reason == "none", ProbeDue: a.Probe, RetryAfter: a.Wait,
+			Counts: toolhealth.Counts{
+				Successes: uint64(len(p.s.Good)), Failures: uint64(len(p.s.Bad)), ByKind: kinds,
+				Rejected: uint64(p.s.Rejected), Throttled: uint64(p.s.Throttled), Neutral: uint64(p.s.Neutral), Refused: uint64(p.s.Refused),
+				Average: p.s.Average(), AverageSuccess: p.s.AverageGood(), Max: p.s.Max(), EWMA: float64(p.s.EWMA) / 1e6,
+			},
+			ConsecutiveFailures: seen.Streak, RefusedInRow: uint64(p.s.InRow), Trips: uint64(seen.Trips), Epoch: uint64(seen.Epoch),
+			Since: s.start.Add(seen.Since), InFlight: out,
+		}, h, s)
+		require.Equal(s.t, a.Reason == "none", s.r.Available(name), s)
+		require.Equal(s.t, p.expected, p.heard, s)
+	}
+}

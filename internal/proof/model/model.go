@@ -1,0 +1,490 @@
+// Package model is a second implementation of the breaker and the statistics of one
+// tool. Tests give the real machine and this one the same story and compare the
+// answers.
+//
+// It was written from the rules in words, not from the machine: one mutable struct,
+// the time as a parameter that never decreases, no concurrency, no cleverness. It uses
+// nothing of the library, not even the texts of states and reasons.
+package model
+
+import (
+	"math"
+	"math/big"
+	"time"
+)
+
+// Config has the rules of one breaker. Zero means that a rule is off. There is no
+// jitter, because the answers to compare have to be certain.
+type Config struct {
+	Threshold      int
+	Recovery       time.Duration
+	Lease          time.Duration
+	MaxOpen        time.Duration
+	Growth         int
+	ProbeSuccesses int
+	Slow           time.Duration
+	TripScore      float64
+	TripMinCalls   int
+}
+
+// Never is a time that does not come.
+const Never = time.Duration(math.MaxInt64)
+
+// Longest bounds a cooldown and a learned lease where the configuration does not.
+const Longest = 10 * 365 * 24 * time.Hour
+
+// Breaker is the breaker of one tool. All times count from the same start. It is
+// comparable, so that a checker can tell whether two are the same.
+type Breaker struct {
+	Config Config
+	State  string // "closed", "open", "half-open"
+	Epoch  int
+	Since  time.Duration
+	Streak int
+	Kind   string // kind of the last failure that counted
+	Trips  int
+
+	Throttled time.Duration // closed: end of the wait that the tool stated; zero means none
+
+	Due      time.Duration // open: when the next probe is admitted
+	Isolated bool          // open: an operator isolated the tool
+	Stated   bool          // open: Due is the end of a wait that the tool stated
+	Lost     bool          // open: the lease of the last probe ran out
+
+	LeaseEnd time.Duration // half-open: when the probe's lease ends
+	LeaseFor time.Duration // half-open: length of the lease that KeepAlive renews
+	Cooldown time.Duration // half-open: cooldown after the lease, if it runs out
+
+	LeastLease   time.Duration // least lease of the next probe
+	Operated     int           // epoch of the last Reset or Isolate; no lease is learned from older permits
+	FailedProbes int           // failed probes in a row
+	GoodProbes   int           // successful probes in a row
+	EndedBefore  int           // calls that had ended when it last closed
+}
+
+// New returns the breaker of a tool that was never called.
+func New(c Config) Breaker { return Breaker{Config: c, State: "closed", Epoch: 1, Kind: "none"} }
+
+// Event is a transition.
+type Event struct {
+	From, To, Cause string
+	Epoch           int
+	When            time.Duration
+	Streak          int
+	Kind            string
+	Wait            time.Duration
+}
+
+// Report is the end of a call.
+type Report struct {
+	ByName     bool // reported without a permit
+	Probe      bool // the permit is the probe's
+	Epoch      int  // epoch of the permit
+	Outcome    string
+	Kind       string
+	Took       time.Duration
+	RetryAfter time.Duration
+	EWMA       int // EWMA of the tool in millionths, this call included
+	Ended      int // ended calls of the tool, this one included
+}
+
+// Answer is the answer to a caller.
+type Answer struct {
+	Reason string // "none" if the caller is admitted
+	Wait   time.Duration
+	Probe  bool
+	Epoch  int
+}
+
+// later adds two durations. A sum that overflows is Never.
+func later(t, d time.Duration) time.Duration {
+	if sum := t + d; sum >= t {
+		return sum
+	}
+	return Never
+}
+
+// bounded returns d, or MaxOpen if that is set and smaller.
+func (b *Breaker) bounded(d time.Duration) time.Duration {
+	if b.Config.MaxOpen > 0 && d > b.Config.MaxOpen {
+		return b.Config.MaxOpen
+	}
+	return d
+}
+
+// cooldownNow returns the cooldown after the failed probes in a row so far.
+func (b *Breaker) cooldownNow() time.Duration {
+	d := big.NewInt(int64(b.Config.Recovery))
+	for range b.FailedProbes {
+		if b.Config.Growth > 1 {
+			d.Mul(d, big.NewInt(int64(b.Config.Growth)))
+		}
+	}
+	if d.Cmp(big.NewInt(int64(Longest))) > 0 {
+		return b.bounded(Longest)
+	}
+	return b.bounded(time.Duration(d.Int64()))
+}
+
+// unknownWait returns the wait that is reported when the real one is unknown.
+func (b *Breaker) unknownWait() time.Duration {
+	if b.Config.Recovery > 0 {
+		return b.Config.Recovery
+	}
+	return 30 * time.Second
+}
+
+// enter begins another state period and returns its event.
+func (b *Breaker) enter(state, cause string, when time.Duration) *Event {
+	e := &Event{From: b.State, To: state, Cause: cause}
+	b.State, b.Since = state, when
+	b.Epoch++
+	b.Throttled = 0
+	if state != "open" {
+		b.Due, b.Isolated, b.Stated, b.Lost = 0, false, false, false
+	}
+	if state != "half-open" {
+		b.LeaseEnd, b.LeaseFor, b.Cooldown = 0, 0, 0
+	}
+	return e
+}
+
+// finish fills in the event that enter began.
+func (b *Breaker) finish(e *Event) Event {
+	e.Epoch, e.When, e.Streak, e.Kind = b.Epoch, b.Since, b.Streak, b.Kind
+	switch {
+	case b.Isolated:
+		e.Wait = b.unknownWait()
+	case b.State == "open":
+		e.Wait = b.Due - b.Since
+	case b.State == "half-open" && b.LeaseEnd != Never:
+		e.Wait = later(b.LeaseEnd, b.Cooldown) - b.Since
+	}
+	return *e
+}
+
+// open opens the breaker now, with the next probe after a wait. stated means that
+// the tool stated the wait, as with a Retry-After.
+func (b *Breaker) open(cause string, now, wait time.Duration, stated bool) Event {
+	if b.State == "closed" {
+		b.Trips++
+	}
+	e := b.enter("open", cause, now)
+	b.Due = later(now, b.bounded(wait))
+	b.Isolated, b.Stated, b.Lost = false, stated, false
+	return b.finish(e)
+}
+
+func (b *Breaker) close(cause string, now time.Duration, ended int) Event {
+	e := b.enter("closed", cause, now)
+	b.Streak, b.FailedProbes, b.GoodProbes = 0, 0, 0
+	b.EndedBefore = ended
+	return b.finish(e)
+}
+
+// Tick lets time pass. If the lease has run out, the breaker has been open since then.
+func (b *Breaker) Tick(now time.Duration) []Event {
+	if b.State != "half-open" || now < b.LeaseEnd {
+		return nil
+	}
+	end, wait := b.LeaseEnd, b.Cooldown
+	e := b.enter("open", "lease_expired", end)
+	b.Due = later(end, wait)
+	b.Lost = true
+	b.GoodProbes = 0
+	return []Event{b.finish(e)}
+}
+
+// Look returns what Ask would answer now, and changes nothing.
+func (b Breaker) Look(now time.Duration) Answer {
+	b.Tick(now)
+	refuse := func(reason string, wait time.Duration) Answer {
+		return Answer{Reason: reason, Wait: wait, Epoch: b.Epoch}
+	}
+	switch {
+	case b.State == "closed" && now < b.Throttled:
+		return refuse("rate_limited", b.Throttled-now)
+	case b.State == "half-open" && b.LeaseEnd == Never:
+		return refuse("probe_in_flight", b.Cooldown)
+	case b.State == "half-open":
+		return refuse("probe_in_flight", later(b.LeaseEnd, b.Cooldown)-now)
+	case b.State == "open" && b.Isolated:
+		return refuse("isolated", b.unknownWait())
+	case b.State == "open" && now < b.Due && b.Stated:
+		return refuse("rate_limited", b.Due-now)
+	case b.State == "open" && now < b.Due:
+		return refuse("circuit_open", b.Due-now)
+	}
+	return Answer{Reason: "none", Probe: b.State == "open", Epoch: b.Epoch}
+}
+
+// Ask asks for the admission of one caller.
+func (b *Breaker) Ask(now time.Duration) (Answer, []Event) {
+	events := b.Tick(now)
+	a := b.Look(now)
+	if a.Reason != "none" {
+		return a, events
+	}
+	if !a.Probe {
+		b.Throttled = 0
+		return a, events
+	}
+	lease := Never
+	if b.Config.Lease > 0 {
+		lease = max(b.Config.Lease, b.LeastLease)
+	}
+	cooldown := b.cooldownNow()
+	e := b.enter("half-open", "probe_admitted", now)
+	b.LeaseEnd, b.LeaseFor, b.Cooldown = later(now, lease), lease, cooldown
+	a.Epoch = b.Epoch
+	return a, append(events, b.finish(e))
+}
+
+// KeepAlive renews the lease of the probe of this epoch.
+func (b *Breaker) KeepAlive(now time.Duration, epoch int) []Event {
+	events := b.Tick(now)
+	if b.State == "half-open" && b.Epoch == epoch {
+		b.LeaseEnd = max(b.LeaseEnd, later(now, b.LeaseFor))
+	}
+	return events
+}
+
+// Reset closes the breaker, as an operator does.
+func (b *Breaker) Reset(now time.Duration, ended int) []Event {
+	events := b.Tick(now)
+	b.LeastLease = 0
+	events = append(events, b.close("reset", now, ended))
+	b.Operated = b.Epoch
+	return events
+}
+
+// Isolate opens the breaker until a Reset, as an operator does.
+func (b *Breaker) Isolate(now time.Duration) []Event {
+	events := b.Tick(now)
+	if b.State == "closed" {
+		b.Trips++
+	}
+	e := b.enter("open", "isolated", now)
+	b.Due, b.Isolated, b.Stated, b.Lost = now, true, false, false
+	events = append(events, b.finish(e))
+	b.Operated = b.Epoch
+	return events
+}
+
+// Configure changes the rules.
+func (b *Breaker) Configure(now time.Duration, c Config, ended int) []Event {
+	events := b.Tick(now)
+	b.Config = c
+	if c.Threshold == 0 && b.State != "closed" && !b.Isolated {
+		events = append(events, b.close("reconfigured", now, ended))
+	}
+	return events
+}
+
+// Report records the end of a call.
+func (b *Breaker) Report(now time.Duration, r Report) []Event {
+	events := b.Tick(now)
+	if r.Outcome == "success" && b.Config.Slow > 0 && r.Took > b.Config.Slow {
+		r.Outcome, r.Kind = "failure", "timeout"
+	}
+	mine := r.ByName || r.Epoch == b.Epoch
+	if r.Outcome == "success" {
+		// A probe outlived its period, or a report by name can only be that of
+		// such a probe: the next probe gets more time.
+		lateByName := r.ByName && b.State == "open" && !b.Isolated && b.Lost && r.Took > b.Config.Lease
+		lateProbe := r.Probe && !mine && b.Config.Lease > 0 && r.Took > b.Config.Lease && r.Epoch >= b.Operated
+		if lateProbe || lateByName {
+			b.LeastLease = max(b.LeastLease, b.bounded(min(later(r.Took, r.Took), Longest)))
+		}
+	}
+	switch b.State {
+	case "closed":
+		return append(events, b.reportClosed(now, r, mine)...)
+	case "open":
+		b.reportOpen(now, r)
+		return events
+	}
+	if mine && (r.Probe || r.ByName) {
+		events = append(events, b.reportProbe(now, r))
+	}
+	return events
+}
+
+func (b *Breaker) reportClosed(now time.Duration, r Report, mine bool) []Event {
+	switch {
+	case r.Outcome == "throttled":
+		if r.RetryAfter > 0 {
+			b.Throttled = max(b.Throttled, later(now, b.bounded(r.RetryAfter)))
+		}
+	case !mine:
+	case r.Outcome == "success", r.Outcome == "rejected":
+		b.Streak = 0
+	case r.Outcome == "failure":
+		b.Streak++
+		b.Kind = r.Kind
+		cause := ""
+		switch {
+		case b.Config.Threshold == 0:
+			return nil
+		case b.Streak >= b.Config.Threshold:
+			cause = "failure_threshold"
+		case b.Config.TripScore > 0 && float64(r.EWMA) < math.Round(b.Config.TripScore*1e6) &&
+			r.Ended >= b.EndedBefore+b.Config.TripMinCalls:
+			cause = "trip_score"
+		default:
+			return nil
+		}
+		wait, stated := b.cooldownNow(), false
+		if left := b.bounded(b.Throttled - now); left > wait { // the tool has stated a longer wait
+			wait, stated = left, true
+		}
+		return []Event{b.open(cause, now, wait, stated)}
+	}
+	return nil
+}
+
+func (b *Breaker) reportOpen(now time.Duration, r Report) {
+	if b.Isolated {
+		return
+	}
+	wait := time.Duration(0)
+	switch r.Outcome {
+	case "failure":
+		b.Kind, b.GoodProbes = r.Kind, 0
+		wait = b.cooldownNow()
+	case "throttled":
+		wait = r.RetryAfter
+	default:
+		return
+	}
+	due := later(now, wait)
+	if b.Config.MaxOpen > 0 {
+		due = min(due, later(b.Since, b.Config.MaxOpen))
+	}
+	if due > b.Due {
+		b.Due, b.Stated = due, r.Outcome == "throttled"
+	}
+}
+
+func (b *Breaker) reportProbe(now time.Duration, r Report) Event {
+	switch r.Outcome {
+	case "success", "rejected":
+		b.GoodProbes++
+		if b.GoodProbes >= max(b.Config.ProbeSuccesses, 1) {
+			return b.close("probe_succeeded", now, r.Ended)
+		}
+		return b.open("probe_succeeded", now, 0, false)
+	case "failure":
+		b.Streak++
+		b.Kind = r.Kind
+		b.FailedProbes++
+		b.GoodProbes = 0
+		return b.open("probe_failed", now, b.cooldownNow(), false)
+	case "throttled":
+		return b.open("probe_throttled", now, r.RetryAfter, r.RetryAfter > 0)
+	}
+	return b.open("probe_returned", now, 0, false)
+}
+
+// Stats are the counters of one tool. They keep every recorded duration and compute
+// each sum when it is asked for.
+type Stats struct {
+	Good, Bad []time.Duration
+	ByKind    map[string]int
+	Rejected  int
+	Throttled int
+	Neutral   int
+	Refused   int
+	InRow     int // refused calls since the last admission
+	EWMA      int // in millionths
+}
+
+// NewStats returns the counters of a tool that was never called.
+func NewStats() *Stats { return &Stats{ByKind: map[string]int{}, EWMA: 1_000_000} }
+
+// Ended returns the number of calls that succeeded or failed.
+func (s *Stats) Ended() int { return len(s.Good) + len(s.Bad) }
+
+// Admit counts an admission.
+func (s *Stats) Admit() { s.InRow = 0 }
+
+// Refuse counts a refusal.
+func (s *Stats) Refuse() {
+	s.Refused++
+	s.InRow++
+}
+
+// End records the end of a call.
+func (s *Stats) End(outcome, kind string, took time.Duration) {
+	switch outcome {
+	case "success":
+		s.Good = append(s.Good, max(took, 0))
+		s.EWMA = (7*s.EWMA + 3*1_000_000) / 10
+	case "failure":
+		s.Bad = append(s.Bad, max(took, 0))
+		s.ByKind[kind]++
+		s.EWMA = 7 * s.EWMA / 10
+	case "rejected":
+		s.Rejected++
+	case "throttled":
+		s.Throttled++
+	case "neutral":
+		s.Neutral++
+	}
+}
+
+func average(lists ...[]time.Duration) time.Duration {
+	sum, n := new(big.Int), int64(0)
+	for _, list := range lists {
+		for _, d := range list {
+			sum.Add(sum, big.NewInt(int64(d)))
+			n++
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	if !sum.IsInt64() { // sums stop at the largest value
+		sum.SetInt64(math.MaxInt64)
+	}
+	return time.Duration(sum.Int64() / n)
+}
+
+// Average returns the mean duration of all calls.
+func (s *Stats) Average() time.Duration { return average(s.Good, s.Bad) }
+
+// AverageGood returns the mean duration of the successes.
+func (s *Stats) AverageGood() time.Duration { return average(s.Good) }
+
+// Max returns the longest duration.
+func (s *Stats) Max() time.Duration {
+	longest := time.Duration(0)
+	for _, list := range [][]time.Duration{s.Good, s.Bad} {
+		for _, d := range list {
+			longest = max(longest, d)
+		}
+	}
+	return longest
+}
+
+// Rate returns the share of successes.
+func (s *Stats) Rate() float64 {
+	if s.Ended() == 0 {
+		return 1
+	}
+	return float64(len(s.Good)) / float64(s.Ended())
+}
+
+// Score returns 0.3 of the rate plus 0.7 of the EWMA.
+func (s *Stats) Score() float64 { return 0.3*s.Rate() + 0.7*float64(s.EWMA)/1e6 }
+
+// Status returns the status of a tool with this score and state.
+func Status(score float64, state string) string {
+	switch {
+	case state == "open", score < 0.5:
+		return "unhealthy"
+	case score < 0.8:
+		return "degraded"
+	}
+	return "healthy"
+}

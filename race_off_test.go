@@ -1,5 +1,0 @@
-//go:build !race
-
-package toolhealth
-
-const raceEnabled = false

@@ -61,7 +61,22 @@ func openaiError(status int, code string) string {
 	if code != "" {
 		text = `"` + code + `"`
 	}
-	return fmt.Sprintf(`{"error":{"message":"no","type":%q,"param":null,"code":%s}}`, kind, text)
+	return fmt.Sprintf(`{"error":{"message":%q,"type":%q,"param":null,"code":%s}}`, openaiMessage(status, code), kind, text)
+}
+
+// openaiMessage is the text of an error: some SDKs keep nothing else.
+func openaiMessage(status int, code string) string {
+	switch {
+	case code == "insufficient_quota":
+		return "You exceeded your current quota, please check your plan and billing details."
+	case status == 401:
+		return "Incorrect API key provided: k."
+	case status == 429:
+		return "Rate limit reached for requests"
+	case status >= 500:
+		return "The server had an error while processing your request"
+	}
+	return "The request cannot be served"
 }
 
 var openaiChat = dialect{
@@ -95,7 +110,16 @@ func anthropicError(status int, code string) string {
 	if code == quota {
 		code = "billing_error"
 	}
-	return fmt.Sprintf(`{"type":"error","error":{"type":%q,"message":"no"},"request_id":"req_1"}`, or(code, anthropicTypes, status))
+	return anthropicBody(or(code, anthropicTypes, status), "")
+}
+
+// anthropicBody is an error with further fields.
+func anthropicBody(code, more string) string {
+	message := map[string]string{"authentication_error": "invalid x-api-key", "overloaded_error": "Overloaded", "api_error": "Internal server error"}[code]
+	if message == "" {
+		message = "The request cannot be served"
+	}
+	return fmt.Sprintf(`{"type":"error","error":{"type":%q,"message":%q%s},"request_id":"req_1"}`, code, message, more)
 }
 
 var anthropicMessages = dialect{
@@ -122,7 +146,7 @@ func googleError(status int, code string, details ...string) string {
 	for _, d := range details {
 		list += d
 	}
-	return fmt.Sprintf(`{"error":{"code":%d,"message":"no","status":%q,"details":[%s]}}`, status, or(code, googleStatuses, status), list)
+	return fmt.Sprintf(`{"error":{"code":%d,"message":"The request cannot be served","status":%q,"details":[%s]}}`, status, or(code, googleStatuses, status), list)
 }
 
 var googleContent = dialect{
@@ -137,7 +161,7 @@ var googleContent = dialect{
 }
 
 var ollamaChat = dialect{
-	error:      func(int, string) string { return `{"error":"no"}` },
+	error:      func(int, string) string { return `{"error":"the request cannot be served"}` },
 	errorType:  "application/json",
 	good:       constant(`{"model":"m","created_at":"2026-01-01T00:00:00Z","message":{"role":"assistant","content":"hello"},"done":true}` + "\n"),
 	streamType: "application/x-ndjson",

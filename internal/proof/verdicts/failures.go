@@ -183,7 +183,7 @@ func noName(e net.DNSError) func(*target, *http.Transport) http.RoundTripper {
 
 // openings are failures before a stream begins: a selection, because they are
 // those of a call without a stream.
-var openings = pick("401", "429", "429 with Retry-After: 7", "500", "503",
+var openings = pick(join(statuses, stated, bodies, ways), "401", "429", "429 with Retry-After: 7", "500", "503",
 	"200 with HTML", "connection refused", "connection dropped", "connection reset",
 	"hangs, Client.Timeout", "hangs, caller's deadline", "hangs, caller cancels")
 
@@ -205,6 +205,10 @@ var streams = []Failure{
 	{Name: "event says: quota used up", Answer: func(x *exchange) { x.open(); x.fault(quota) }},
 }
 
+// saying are the events in the words of a model's API.
+var saying = []string{"event says: server error", "event says: overloaded", "event says: rate limited",
+	"event says: bad request", "event says: key not valid", "event says: quota used up"}
+
 // quota is the code of an empty quota, in the words of no provider.
 const quota = "quota"
 
@@ -218,8 +222,8 @@ var (
 	}
 	anthropicCodes = []Failure{
 		{Name: "402 billing_error", Answer: func(x *exchange) { x.fail(402, "billing_error") }},
-		{Name: "400 credit balance too low", Answer: func(x *exchange) {
-			x.say(400, "application/json", `{"type":"error","error":{"type":"billing_error","message":"Your credit balance is too low to access the Anthropic API."}}`)
+		{Name: "429 enforced_spend_limit_reached", Answer: func(x *exchange) {
+			x.say(429, "application/json", anthropicBody("rate_limit_error", `,"details":{"error_code":"enforced_spend_limit_reached"}`))
 		}},
 		{Name: "529 overloaded_error", Answer: func(x *exchange) { x.fail(529, "overloaded_error") }},
 		{Name: "504 timeout_error", Answer: func(x *exchange) { x.fail(504, "timeout_error") }},
@@ -255,15 +259,13 @@ func each(names []string, what func(string) Failure) []Failure {
 
 // pick returns the failures of these names. A name that is unknown is a mistake
 // of this package.
-func pick(names ...string) []Failure {
-	known := join(statuses, stated, bodies, ways)
+func pick(all []Failure, names ...string) []Failure {
 	return each(names, func(name string) Failure {
-		for _, f := range known {
-			if f.Name == name {
-				return f
-			}
+		i := slices.IndexFunc(all, func(f Failure) bool { return f.Name == name })
+		if i < 0 {
+			panic("verdicts: no failure " + name)
 		}
-		panic("verdicts: no failure " + name)
+		return all[i]
 	})
 }
 

@@ -14,7 +14,6 @@ var rpcs = []Failure{
 	rpc("-32001 Session not found", -32001, "Session not found", ""),
 	rpc("-32002 Resource not found", -32002, "Resource not found", ""),
 	rpc("-32004 server is closing", -32004, "server is closing", ""),
-	rpc("-32004 Rate limit exceeded, retryAfterSeconds 12", -32004, "Rate limit exceeded", `{"retryAfterSeconds":12}`),
 	rpc("-32021 missing capability", -32021, "Missing required client capability", ""),
 	rpc("-32022 unsupported protocol version", -32022, "Unsupported protocol version", `{"supported":["2025-06-18"],"requested":"2026-07-28"}`),
 	rpc("-32029 Rate limit exceeded", -32029, "Rate limit exceeded", ""),
@@ -78,7 +77,7 @@ var sessions = []Failure{
 var again = []Failure{
 	{Name: "401, then another call", Again: true, Answer: func(x *exchange) { x.fail(401, "") }},
 	{Name: "404, then another call", Again: true, Answer: func(x *exchange) { x.fail(404, "") }},
-	{Name: "connection refused, then another call", Again: true, Way: pick("connection refused")[0].Way},
+	{Name: "connection refused, then another call", Again: true, Way: pick(ways, "connection refused")[0].Way},
 }
 
 // handlers are what tools of an MCP server do, and children what its process

@@ -25,8 +25,8 @@ const (
 var (
 	mcpFailures       = join(statuses, stated, bodies, gateways, ways, rpcs)
 	mcpLegacyFailures = join(without(mcpFailures, "404"), sessions, again)
-	mcpStreamFailures = join(openings, without(streams, "event says: server error", "event says: overloaded", "event says: rate limited",
-		"event says: bad request", "event says: key not valid", "event says: quota used up"), rpcs)
+	mcpStreamFailures = join(openings, without(streams, saying...), pick(rpcs, "-32601 Method not found", "-32602 Invalid params",
+		"-32603 Internal error", "-32001 Session not found", "-32029 Rate limit exceeded, retryAfterSeconds 12"))
 )
 
 func goSDKForms() []*Form {

@@ -71,14 +71,13 @@ var meanings = map[string]meaning{
 	"429 RESOURCE_EXHAUSTED with RetryInfo 21s":           {"throttled/rate_limited/retry/wait=21s", ruleWait},
 	"429 RESOURCE_EXHAUSTED with RetryInfo 13.837906927s": {"throttled/rate_limited/retry/wait=13.837906927s", ruleWait},
 	"503 UNAVAILABLE with RetryInfo 21s":                  {"failure/server_error/retry/wait=21s", ruleWait},
-	"-32004 Rate limit exceeded, retryAfterSeconds 12":    {"throttled/rate_limited/retry/wait=12s", ruleWait},
 	"-32029 Rate limit exceeded, retryAfterSeconds 12":    {"throttled/rate_limited/retry/wait=12s", ruleWait},
 	"429 Rate limit exceeded, retryAfterSeconds 12":       {"throttled/rate_limited/retry/wait=12s", ruleWait},
 
 	"429 insufficient_quota":                     {"failure/quota_exhausted", ruleAccount},
 	"429 insufficient_quota with Retry-After: 7": {"failure/quota_exhausted", ruleAccount},
 	"402 billing_error":                          {"failure/quota_exhausted", ruleAccount},
-	"400 credit balance too low":                 {"failure/quota_exhausted", ruleAccount},
+	"429 enforced_spend_limit_reached":           {"failure/quota_exhausted", ruleAccount},
 	"400 context_length_exceeded":                {"rejected/invalid_request", ruleCode},
 	"403 unsupported_country_region_territory":   {"rejected/unauthorized", ruleCode},
 	"529 overloaded_error":                       {"failure/server_error/retry", ruleCode},
@@ -243,12 +242,12 @@ func fits(v toolhealth.Verdict, want string) bool {
 	return false
 }
 
-// rounded is the verdict with a wait that is the same on each run: a date leaves
-// a little less than what was stated.
+// rounded is the verdict with a wait that is the same on each run: of a date, a
+// little less is left than was stated.
 func rounded(p Played) toolhealth.Verdict {
 	v := p.Verdict
-	if whole := v.RetryAfter.Round(time.Second); whole != v.RetryAfter && v.RetryAfter > 30*time.Second {
-		v.RetryAfter = whole
+	if v.RetryAfter > 30*time.Second {
+		v.RetryAfter = v.RetryAfter.Round(5 * time.Second)
 	}
 	return v
 }

@@ -23,14 +23,13 @@ func langchainForms() []*Form {
 	}{
 		{"openai", openaiChat, func(url string, c *http.Client) (llms.Model, error) {
 			return openai.New(openai.WithBaseURL(url), openai.WithToken("k"), openai.WithModel("m"), openai.WithHTTPClient(c))
-		}, openaiCodes, streamFailures},
+		}, openaiCodes, without(streamFailures, racing...)},
 		{"anthropic", anthropicMessages, func(url string, c *http.Client) (llms.Model, error) {
 			return anthropic.New(anthropic.WithBaseURL(url), anthropic.WithToken("k"), anthropic.WithModel("m"), anthropic.WithHTTPClient(c))
 		}, anthropicCodes, streamFailures},
 		{"ollama", ollamaChat, func(url string, c *http.Client) (llms.Model, error) {
 			return ollama.New(ollama.WithServerURL(url), ollama.WithModel("m"), ollama.WithHTTPClient(c))
-		}, objects, without(streamFailures, "event says: overloaded", "event says: rate limited",
-			"event says: bad request", "event says: key not valid", "event says: quota used up")},
+		}, objects, without(streamFailures, saying[1:]...)},
 	} {
 		all = append(all,
 			&Form{SDK: "langchaingo", Name: m.name, dialect: m.dialect, CutsChain: true,
@@ -40,6 +39,10 @@ func langchainForms() []*Form {
 	}
 	return all
 }
+
+// racing are failures that langchaingo's OpenAI client reports in some runs only:
+// two of its goroutines race for the end of the stream.
+var racing = []string{"stream stalls, caller's deadline", "stream stalls, caller cancels"}
 
 // objects are errors of a proxy before an API whose errors are texts.
 var objects = []Failure{

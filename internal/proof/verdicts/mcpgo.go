@@ -18,7 +18,6 @@ func mcpGoForms() []*Form {
 		"401, then another call":                {"rejected/unauthorized", ruleText}, // its session lives on
 		"404, then another call":                {"failure/connection/retry", ruleSession},
 		"connection refused, then another call": {"failure/connection/retry/notsent", ruleText},
-		"session closed, then a call":           {"failure/connection/retry", ruleSession},
 		"child exits, then another call":        {"failure/connection/retry", ruleSession},
 	}
 	f := func(name string, d dialect, how dial, failures []Failure) *Form {

@@ -180,10 +180,14 @@ func chain(err error) string {
 	return strings.Join(names, " > ")
 }
 
-var ephemeral = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+var (
+	port      = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	sessionID = regexp.MustCompile(`session ID: \w+`)
+)
 
-// said is the text of an error, on one line, the same on each run.
+// said is the text of an error, on one line, without what differs on each run.
 func said(err error) string {
-	s := ephemeral.ReplaceAllString(err.Error(), "127.0.0.1:port")
+	s := port.ReplaceAllString(err.Error(), "127.0.0.1:port")
+	s = sessionID.ReplaceAllString(s, "session ID: id")
 	return strings.Join(strings.Fields(s), " ")
 }

@@ -83,11 +83,11 @@ const page = "<html><head><title>Sign in</title></head><body>Please sign in</bod
 var bodies = []Failure{
 	{Name: "200 with HTML", Answer: func(x *exchange) { x.say(200, "text/html", page) }},
 	{Name: "302 to HTML", Answer: func(x *exchange) {
-		if x.r.URL.Path == "/login" {
+		if x.r.URL.Path == loginPath {
 			x.say(200, "text/html", page)
 			return
 		}
-		x.header("Location", "/login")
+		x.header("Location", loginPath)
 		x.say(302, "text/html", "")
 	}},
 	{Name: "200 with HTML that says it is JSON", Answer: func(x *exchange) { x.say(200, "application/json", page) }},

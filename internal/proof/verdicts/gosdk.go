@@ -67,10 +67,16 @@ func hello(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 
 // goSDKServer answers all but the tool calls of both MCP clients. Only a server
 // without sessions speaks the modern protocol.
-func goSDKServer(stateless bool) http.Handler {
-	s := mcpServer(hello)
-	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
-		&mcp.StreamableHTTPOptions{JSONResponse: true, Stateless: stateless})
+func goSDKServer(stateless bool) sound {
+	return func() (http.Handler, func()) {
+		s := mcpServer(hello)
+		return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
+				&mcp.StreamableHTTPOptions{JSONResponse: true, Stateless: stateless}), func() {
+				for session := range s.Sessions() {
+					_ = session.Close()
+				}
+			}
+	}
 }
 
 func goSDKDial(version string) dial {

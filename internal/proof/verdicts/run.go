@@ -26,7 +26,7 @@ type Form struct {
 	Meanings map[string]meaning
 
 	dialect dialect
-	sound   http.Handler // see target
+	sound   sound // nil: there are no sessions
 	dial    dial
 }
 
@@ -76,8 +76,7 @@ func (r Row) play(witness bool) (p Played, err error) {
 	if witness {
 		above, ready = witnessed.above, witnessed.ready
 	}
-	t := newTarget(r.Form.dialect, r.Failure, above)
-	t.sound = r.Form.sound
+	t := newTarget(r.Form.dialect, r.Failure, r.Form.sound, above)
 	defer t.close()
 	call, done, err := r.Form.dial(ready(context.Background()), t)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"sync/atomic"
 )
 
@@ -19,7 +18,8 @@ type target struct {
 	dialect dialect
 	failure *Failure
 	server  *httptest.Server
-	sound   http.Handler // answers MCP requests that are no tool calls; nil: the good answer of the dialect
+	sound   http.Handler // answers requests of a session that are no tool calls; nil: there are none
+	end     func()       // ends what sound has begun
 	client  *http.Client
 	base    *http.Transport
 	way     http.RoundTripper // once armed
@@ -30,8 +30,11 @@ type target struct {
 }
 
 // newTarget starts a server. above wraps the way to it.
-func newTarget(d dialect, f *Failure, above func(http.RoundTripper) http.RoundTripper) *target {
+func newTarget(d dialect, f *Failure, sound sound, above func(http.RoundTripper) http.RoundTripper) *target {
 	t := &target{dialect: d, failure: f, base: &http.Transport{}, closing: make(chan struct{})}
+	if sound != nil {
+		t.sound, t.end = sound()
+	}
 	t.server = httptest.NewUnstartedServer(http.HandlerFunc(t.serve))
 	t.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	t.server.Start()
@@ -50,6 +53,10 @@ func (t *target) arm() {
 	t.armed.Store(true)
 }
 
+// sound returns a new server for what a session needs beside tool calls, and a
+// function that ends it.
+type sound func() (http.Handler, func())
+
 // close ends the server and all that hangs in it.
 func (t *target) close() {
 	close(t.closing)
@@ -57,6 +64,9 @@ func (t *target) close() {
 	for _, s := range append(t.extra, t.server) {
 		s.CloseClientConnections()
 		s.Close()
+	}
+	if t.end != nil {
+		t.end()
 	}
 }
 
@@ -72,19 +82,22 @@ func (s switching) RoundTrip(q *http.Request) (*http.Response, error) {
 
 // fails tells the requests that are to fail from those of a session's own.
 func (t *target) fails(q *http.Request) bool {
-	if t.sound == nil {
+	if t.sound == nil || q.URL.Path == loginPath {
 		return true
 	}
-	if q.Method != http.MethodPost || q.GetBody == nil {
-		return q.URL.Path == "/login" || q.Method == http.MethodPost
+	if q.GetBody == nil {
+		return false
 	}
 	body, err := q.GetBody()
 	if err != nil {
-		return true
+		return false
 	}
 	defer body.Close()
 	return rpcOf(body).Method == toolCall
 }
+
+// loginPath is where redirects lead to.
+const loginPath = "/login"
 
 const toolCall = "tools/call"
 
@@ -103,20 +116,18 @@ func (t *target) serve(w http.ResponseWriter, r *http.Request) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	rpc := rpcOf(bytes.NewReader(body))
 	x := &exchange{w: w, r: r, id: string(rpc.ID), dialect: t.dialect, closing: t.closing}
-	ours := t.sound == nil || rpc.Method == toolCall || r.URL.Path == "/login"
-	switch {
-	case t.armed.Load() && ours:
-		t.hits.Add(1)
-		if t.failure.Answer != nil {
-			t.failure.Answer(x)
-			return
-		}
-		fallthrough
-	case t.sound == nil:
-		x.succeed()
-	default:
+	if t.sound != nil && rpc.Method != toolCall && r.URL.Path != loginPath {
 		t.sound.ServeHTTP(w, r)
+		return
 	}
+	if t.armed.Load() {
+		t.hits.Add(1)
+	}
+	if t.failure.Answer == nil {
+		x.succeed()
+		return
+	}
+	t.failure.Answer(x)
 }
 
 // secure is the address of a TLS server that no client trusts.
@@ -156,114 +167,4 @@ func closedPort() string {
 	}
 	defer l.Close()
 	return l.Addr().String()
-}
-
-// exchange is one request and what a failure does with it.
-type exchange struct {
-	dialect
-	w       http.ResponseWriter
-	r       *http.Request
-	id      string // of the JSON-RPC request
-	closing <-chan struct{}
-}
-
-func (x *exchange) header(name, value string) { x.w.Header().Set(name, value) }
-
-// say gives a whole answer.
-func (x *exchange) say(status int, contentType, body string) {
-	x.header("Content-Type", contentType)
-	x.header("Content-Length", strconv.Itoa(len(body)))
-	x.w.WriteHeader(status)
-	_, _ = io.WriteString(x.w, body)
-}
-
-// begin gives the headers and the beginning of a body.
-func (x *exchange) begin(status int, contentType, part string) {
-	x.header("Content-Type", contentType)
-	x.w.WriteHeader(status)
-	_, _ = io.WriteString(x.w, part)
-	_ = http.NewResponseController(x.w).Flush()
-}
-
-// fail gives the provider's error for a status. An empty code is the usual one.
-func (x *exchange) fail(status int, code string) {
-	x.say(status, x.dialect.errorType, x.dialect.error(status, code))
-}
-
-// half is a good answer without its second half.
-func (x *exchange) half() string {
-	good := x.dialect.good(x.id)
-	return good[:len(good)/2]
-}
-
-// succeed gives the good answer, as a stream if that was asked for.
-func (x *exchange) succeed() {
-	if !x.dialect.streams {
-		x.say(200, "application/json", x.dialect.good(x.id))
-		return
-	}
-	x.open()
-	_, _ = io.WriteString(x.w, x.dialect.last(x.id))
-}
-
-// open begins a stream: headers and the first event.
-func (x *exchange) open() {
-	x.begin(200, x.dialect.streamType, x.dialect.first)
-}
-
-// event sends data as an event of a stream.
-func (x *exchange) event(data string) {
-	_, _ = io.WriteString(x.w, x.dialect.frame(data))
-}
-
-// fault sends an event that says an error.
-func (x *exchange) fault(code string) {
-	status, err := strconv.Atoi(code)
-	if err != nil {
-		status = 429
-	} else {
-		code = ""
-	}
-	_, _ = io.WriteString(x.w, x.dialect.fault(status, code))
-}
-
-// cut ends the connection without a word.
-func (x *exchange) cut() { panic(http.ErrAbortHandler) }
-
-// reset ends the connection by a TCP reset.
-func (x *exchange) reset() {
-	conn, _, err := http.NewResponseController(x.w).Hijack()
-	if err != nil {
-		panic(err)
-	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-	_ = conn.Close()
-}
-
-// raw answers with bytes that need not be HTTP.
-func (x *exchange) raw(text string) {
-	conn, _, err := http.NewResponseController(x.w).Hijack()
-	if err != nil {
-		panic(err)
-	}
-	_, _ = io.WriteString(conn, text)
-	_ = conn.Close()
-}
-
-// hang says nothing until the client has gone.
-func (x *exchange) hang() {
-	select {
-	case <-x.r.Context().Done():
-	case <-x.closing:
-	}
-}
-
-func number(text string) int {
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		panic(err)
-	}
-	return n
 }

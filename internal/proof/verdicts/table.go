@@ -98,7 +98,7 @@ func Write(w io.Writer, results []Result) {
 	p("Written by `go run ./cmd/table`. Each row is one failure of a server on loopback, or of the way to it, as one SDK reports it.\n")
 	p("A verdict is outcome/kind, then `retry` if the call may be repeated, `notsent` if it surely never reached the tool, and the stated wait.\n")
 	p("The intended verdict is decided by what the server did; where an SDK has lost that, no error alone can tell.\n")
-	p("Rows of which the SDK reports no error are listed at the end and not counted.\n\n")
+	p("A row whose SDK reports no error at all is listed at the end and not counted.\n\n")
 	p("| SDK | version |\n|---|---|\n")
 	for _, m := range modules {
 		p("| %s | `%s` %s |\n", m.sdk, m.module, version(m.module))

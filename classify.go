@@ -132,7 +132,8 @@ type ErrorRules struct {
 // Classify is the default Classifier. In this order:
 //
 //  1. nil is a success.
-//  2. A refusal of this library, of whatever tool, is neutral.
+//  2. A refusal of this library, of whatever tool, is neutral. It does not say whether
+//     the tool whose error it is has acted.
 //  3. An error with a method ToolVerdict() Verdict, or marked by WithVerdict, is
 //     what it says.
 //  4. If the caller's ctx is cancelled, it is neutral, whatever the error says.
@@ -368,7 +369,7 @@ var (
 	vUndecided   = Verdict{Outcome: OutcomeNeutral, Kind: KindContract}
 	vHost        = Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, Retryable: true}
 	vPending     = Verdict{Outcome: OutcomeNeutral, Kind: KindDenied}
-	vRefused     = Verdict{Outcome: OutcomeNeutral, Kind: KindRefused, NotSent: true}
+	vRefused     = Verdict{Outcome: OutcomeNeutral, Kind: KindRefused}
 )
 
 // classVerdicts are the facts that need no look at their code.
@@ -392,7 +393,7 @@ var classVerdicts = [...]Verdict{
 	errfacts.Exist:         vConflict,
 	errfacts.JSON:          vUndecided,
 	errfacts.Canceled:      vGaveUp,
-	errfacts.OpenBreaker:   vRefused,
+	errfacts.OpenBreaker:   {Outcome: OutcomeNeutral, Kind: KindRefused, NotSent: true},
 	errfacts.Nonsense:      vContract,
 }
 

@@ -94,12 +94,12 @@ func TestClassify_Rule2_RefusalIsNeutral(t *testing.T) {
 		"described as worse": toolhealth.WithVerdict(refusal, toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure}),
 		"after a nil error":  errors.Join((*toolhealth.Refusal)(nil), (*toolhealth.ToolError)(nil), refusal),
 	} {
-		assert.Equal(t, "neutral refused unsent 3s", verdictText(toolhealth.Classify(t.Context(), err)), name)
+		assert.Equal(t, "neutral refused 3s", verdictText(toolhealth.Classify(t.Context(), err)), name)
 	}
 	rules := toolhealth.ErrorRules{Own: []toolhealth.Rule{func(error) (toolhealth.Verdict, bool) { return toolhealth.Verdict{}, true }}}
-	assert.Equal(t, "neutral refused unsent 3s", verdictText(rules.Classify(t.Context(), refusal)))
-	assert.Equal(t, "neutral refused unsent", verdictText(toolhealth.Classify(t.Context(), &toolhealth.Refusal{RetryAfter: -time.Second})))
-	assert.Equal(t, "neutral refused unsent 3s", verdictText(toolhealth.Classify(expiredContext(t), refusal)))
+	assert.Equal(t, "neutral refused 3s", verdictText(rules.Classify(t.Context(), refusal)))
+	assert.Equal(t, "neutral refused", verdictText(toolhealth.Classify(t.Context(), &toolhealth.Refusal{RetryAfter: -time.Second})))
+	assert.Equal(t, "neutral refused 3s", verdictText(toolhealth.Classify(expiredContext(t), refusal)))
 }
 
 func TestClassify_Rule2_CallThatRanIsJudgedByItsTool(t *testing.T) {

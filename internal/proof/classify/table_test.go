@@ -58,9 +58,9 @@ func TestClassify_Table(t *testing.T) {
 		{"the context and the guard; the caller's own context is not done", []classRow{
 			{"a deadline inside the tool", context.DeadlineExceeded, "failure timeout retry"},
 			{"a cancellation inside the tool", context.Canceled, "failure canceled"},
-			{"a refusal of a breaker", &toolhealth.Refusal{Reason: toolhealth.StopCircuitOpen, RetryAfter: 5 * time.Second}, "neutral refused unsent 5s"},
-			{"the ancestor of all refusals", toolhealth.ErrRefused, "neutral refused unsent"},
-			{"one of its sentinels", toolhealth.ErrRateLimited, "neutral refused unsent"},
+			{"a refusal of a breaker", &toolhealth.Refusal{Reason: toolhealth.StopCircuitOpen, RetryAfter: 5 * time.Second}, "neutral refused 5s"},
+			{"the ancestor of all refusals", toolhealth.ErrRefused, "neutral refused"},
+			{"one of its sentinels", toolhealth.ErrRateLimited, "neutral refused"},
 			{"an open breaker of another library", errors.New("circuit breaker is open"), "neutral refused unsent"},
 			{"a panic", &toolhealth.PanicError{Value: "boom"}, "failure panic"},
 			{"a panic with an error that would be retried", &toolhealth.PanicError{Value: &openaiLike{StatusCode: 503}}, "failure panic"},

@@ -198,6 +198,7 @@ type turn struct {
 	admission
 	counts  *guardStats // of tool; nil if it is not tracked
 	frame   *callFrame  // the ctx of the attempt; nil before the first
+	late    bool        // frame was done before the attempt ended
 	tries   int         // runs of tool
 	ended   int64       // when the last attempt ended
 	last    Verdict     // of the last attempt
@@ -360,19 +361,17 @@ func (c *call) left() (time.Duration, bool) {
 // once makes one attempt and reports how it went, also if the tool function ends the
 // goroutine, or a method of the caller's ctx panics.
 func (c *call) once(try func() error) {
-	var cancel context.CancelFunc
 	err := errGoexit
-	defer func() {
-		if cancel != nil {
-			defer cancel()
-		}
-		c.done(err)
-	}()
-	if c.sideEffects() {
+	defer func() { c.done(err) }()
+	cancel := c.enter()
+	defer c.leave(cancel)
+	if c.sideEffects() && c.caller != nil {
 		c.caller.Act()
+		if gone := c.ctx.Err(); gone != nil { // an outer attempt may have ended, and seen nothing of this run
+			err = gone
+			return
+		}
 	}
-	cancel = c.enter()
-	defer c.frame.Attempt.End()
 	err = try()
 }
 
@@ -446,16 +445,9 @@ func (c *call) count(admitted bool) {
 	}
 }
 
-// enter makes the ctx of the attempt, which ends with the attempt, and returns its
-// cancel.
+// enter makes the ctx of the attempt and returns what ends it.
 func (c *call) enter() context.CancelFunc {
-	var ctx context.Context
-	var cancel context.CancelFunc
-	if c.policy.Timeout > 0 {
-		ctx, cancel = context.WithTimeout(c.ctx, c.policy.Timeout)
-	} else {
-		ctx, cancel = context.WithCancel(c.ctx)
-	}
+	c.late = false
 	var options *askedOf
 	if c.caller != nil {
 		options = c.caller.Options
@@ -467,8 +459,17 @@ func (c *call) enter() context.CancelFunc {
 		tool := c.tool
 		name = &tool
 	}
-	c.frame = frame.Enter(ctx, options, name, c.registry)
+	var cancel context.CancelFunc
+	c.frame, cancel = frame.Enter(c.ctx, c.policy.Timeout, options, name, c.registry)
 	return cancel
+}
+
+// leave ends the ctx of the attempt. That comes before the attempt is judged, so that no
+// run of a tool with side effects begins inside of it unseen.
+func (c *call) leave(cancel context.CancelFunc) {
+	c.late = c.frame.Err() != nil
+	c.frame.Attempt.End()
+	cancel()
 }
 
 // done reports the end of an attempt and decides how to go on.
@@ -523,7 +524,7 @@ func (c *call) classify(err error) {
 			c.report(c.registry, c.last, c.ended)
 		}
 	}()
-	if c.frame != nil && c.frame.Err() != nil && c.ctx.Err() == nil {
+	if c.late && c.ctx.Err() == nil {
 		err = &attemptTimeoutError{err}
 	}
 	took := time.Duration(c.ended - c.admission.start)

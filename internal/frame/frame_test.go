@@ -46,7 +46,9 @@ func TestNoProbe_IsFoundInEveryFrameInside(t *testing.T) {
 	ctx := &Frame[report]{Context: t.Context(), Options: asked}
 	assert.True(t, NoProbe(ctx))
 	tool := "a"
-	assert.True(t, NoProbe(Enter(ctx, asked, &tool, nil)), "an attempt has the options of its caller")
+	f, cancel := Enter(ctx, 0, asked, &tool, nil)
+	defer cancel()
+	assert.True(t, NoProbe(f), "an attempt has the options of its caller")
 	assert.True(t, NoProbe(context.WithoutCancel(ctx)), "through another ctx")
 }
 

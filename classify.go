@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -587,6 +588,30 @@ func ask(ctx context.Context, classify Classifier, err error) (v Verdict) {
 		}
 	}()
 	return classify(ctx, err)
+}
+
+// unsent reports whether an error that was classified as not sent can be believed:
+// every branch of it has to say so, and what a guarded call further in says is about
+// another tool. A mark speaks for all that it wraps. At most left nodes are looked at.
+func unsent(ctx context.Context, classify Classifier, err error, left *int) bool {
+	for ; *left > 0; *left-- {
+		if d, ok := err.(ToolVerdicter); ok {
+			if v, ok := askVerdict(d); ok {
+				return v.NotSent
+			}
+		}
+		if _, ok := err.(ours); ok {
+			return false
+		}
+		next, branches := errfacts.Unwrap(err)
+		if next == nil {
+			return !slices.ContainsFunc(branches, func(b error) bool {
+				return b != nil && !(ask(ctx, classify, b).NotSent && unsent(ctx, classify, b, left))
+			})
+		}
+		err = next
+	}
+	return false
 }
 
 // StopReason says why a call ended, or that it may be retried. Its zero value is

@@ -528,11 +528,17 @@ func (c *call) classify(err error) {
 	}
 	took := time.Duration(c.ended - c.admission.start)
 	v := verdictAt(c.ctx, c.g.gate.Classify, err, took, c.g.config.DeadlineFloor)
+	if v.NotSent { // an error that comes after a cancel may be its cause
+		v.NotSent = c.ctx.Err() == nil && unsent(c.ctx, c.g.gate.Classify, err, new(maxBranches))
+	}
 	if c.node != nil {
 		v.RetryAfter = c.node.Value.bounded(v.RetryAfter)
 	}
 	c.last = v
 }
+
+// maxBranches bounds how much of an error is looked at, which may be endless.
+const maxBranches = 1000
 
 // judge says how to go on after a failed attempt, and what wait goes with it.
 func (c *call) judge() (StopReason, time.Duration) {

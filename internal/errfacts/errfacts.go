@@ -98,6 +98,17 @@ func Tree(buf []error, err error) (nodes []error, whole bool) {
 	return buf, true
 }
 
+// Unwrap returns the one error that err wraps, or the many; nothing if err is a leaf.
+func Unwrap(err error) (one error, many []error) {
+	switch u := err.(type) {
+	case interface{ Unwrap() error }:
+		return unwrap(u), nil
+	case interface{ Unwrap() []error }:
+		return nil, unwrapAll(u)
+	}
+	return nil, nil
+}
+
 // swallow is deferred around every call of an error's own methods.
 func swallow() { _ = recover() }
 

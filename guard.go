@@ -34,7 +34,9 @@ import (
 // a guarded call, with the ctx that the tool function was given, does not retry; one
 // for the same tool is part of the outer call: it is neither admitted nor counted
 // again. If a tool with side effects further in may have acted, the outer call stops
-// with StopOutcomeUnknown, too.
+// with StopOutcomeUnknown, too. An attempt that has failed without that is given up: a
+// goroutine that it has left, with a ctx that is not canceled, gets StopCanceled when
+// it calls a tool with side effects, because the attempt may be repeated.
 //
 // A Guard may be used from any goroutine. It starts a goroutine only for Detach, and
 // a timer only for a Timeout and for a back-off. The zero Guard, and a nil one, makes
@@ -202,6 +204,7 @@ type turn struct {
 	ended   int64       // when the last attempt ended
 	last    Verdict     // of the last attempt
 	lastErr error
+	acting  bool          // the attempts further out know of the run
 	failed  bool          // a failed attempt may have reached the tool
 	repeat  bool          // the tool is tried again after wait
 	token   bool          // of its budget, for that
@@ -369,7 +372,10 @@ func (c *call) once(try func() error) {
 		c.done(err)
 	}()
 	if c.sideEffects() {
-		c.caller.Act()
+		if c.acting = c.caller.Act(); !c.acting {
+			err = errGivenUp
+			return
+		}
 	}
 	cancel = c.enter()
 	defer c.frame.Attempt.End()
@@ -486,7 +492,8 @@ func (c *call) done(err error) {
 			c.admission.succeed(c.registry, c.ended)
 		}
 	}
-	if c.sideEffects() && c.last.NotSent {
+	if c.acting && c.last.NotSent {
+		c.acting = false
 		c.caller.Unact()
 	}
 	if c.answered {
@@ -597,13 +604,13 @@ func (c *call) returnToken(stats *guardStats) {
 }
 
 // unsafe reports whether the attempt may have changed something, itself or by a tool
-// further in.
+// further in. If not, a goroutine that it has left cannot do so later, either.
 func (c *call) unsafe() bool {
 	switch {
 	case c.sideEffects() && !c.last.NotSent, unknownInside(c.lastErr):
 		return true
 	}
-	return c.frame != nil && c.frame.Attempt.MayHaveActed()
+	return c.frame != nil && !c.frame.Attempt.GiveUp()
 }
 
 // unknownInside reports whether err is that of a guarded call further in whose tool may
@@ -1131,5 +1138,7 @@ func (e *ToolError) MarshalJSON() ([]byte, error) {
 var (
 	errGoexit = WithVerdict(errors.New("tool function ended its goroutine"),
 		Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched})
+	errGivenUp = WithVerdict(errors.New("the attempt around this call was given up"),
+		Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled})
 	errNoAdapter = errors.New("no function was given for this substitute")
 )

@@ -145,7 +145,9 @@ func runTool[Out any](f *callFrame, fn func(context.Context, string) (Out, error
 		}
 	}()
 	if out, err = fn(f, *f.Attempt.Tool); err == nil && o != nil {
-		err = o.check(out)
+		if err = o.check(out); err != nil {
+			err = &checkError{err}
+		}
 	}
 	returned = true
 	return out, err
@@ -204,6 +206,7 @@ type turn struct {
 	ended   int64       // when the last attempt ended
 	last    Verdict     // of the last attempt
 	lastErr error
+	checked bool          // lastErr is a check's
 	acting  bool          // the attempts further out know of the run
 	failed  bool          // a failed attempt may have reached the tool
 	repeat  bool          // the tool is tried again after wait
@@ -482,6 +485,10 @@ func (c *call) done(err error) {
 	c.ended = max(c.now(), c.admission.start)
 	c.attempts++
 	c.tries++
+	check, checked := err.(*checkError)
+	if c.checked = checked; checked {
+		err = check.error
+	}
 	c.last, c.lastErr = Verdict{}, err
 	// Hooks and observers come last, since they may end the goroutine.
 	if err != nil {
@@ -536,12 +543,24 @@ func (c *call) classify(err error) {
 	took := time.Duration(c.ended - c.admission.start)
 	v := verdictAt(c.ctx, c.g.gate.Classify, err, took, c.g.config.DeadlineFloor)
 	if v.NotSent { // an error that comes after a cancel may be its cause
-		v.NotSent = c.ctx.Err() == nil && unsent(c.ctx, c.g.gate.Classify, err, new(maxBranches))
+		v.NotSent = c.ctx.Err() == nil && unsent(c.ctx, c.g.gate.Classify, err, new(maxBranches)) &&
+			(!c.checked || marked(err))
 	}
 	if c.node != nil {
 		v.RetryAfter = c.node.Value.bounded(v.RetryAfter)
 	}
 	c.last = v
+}
+
+// checkError is an error of CheckResult. The tool has answered then, so only a mark may
+// say that it was not reached.
+type checkError struct{ error }
+
+// marked reports whether err says itself what it means.
+func marked(err error) bool {
+	nodes, _ := errfacts.Tree(nil, err)
+	_, ok := selfDescribed(nodes)
+	return ok
 }
 
 // maxBranches bounds how much of an error is looked at, which may be endless.
@@ -915,6 +934,7 @@ type callOptions[Out any] struct {
 // CheckResult checks every result that came without an error. An error of check is
 // classified, counted and retried as if the tool function had returned it. Mark it
 // with [WithVerdict] to say what it means; else it is a failure that is not retried.
+// Without a mark it never means that the tool was not reached.
 // The result reaches the caller as it is, beside the *ToolError. A nil check checks
 // nothing. An MCP tool that reports its failure inside a result is the usual case.
 func CheckResult[Out any](check func(Out) error) CallOption[Out] {

@@ -1,6 +1,7 @@
 package toolhealth
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,15 +41,16 @@ import (
 // a timer only for a Timeout and for a back-off. The zero Guard, and a nil one, makes
 // each call once and keeps nothing.
 type Guard struct {
-	gate   *Gate
-	config GuardConfig
-	tools  map[string]*Policy // config.Tools
-	base   time.Time          // of durations, where there is no registry
+	// rules is replaced as a whole by SetSettings. A call loads it once and keeps to
+	// it. It is nil in the zero Guard.
+	rules atomic.Pointer[ruleSet]
+	mu    sync.Mutex // held to put other Settings in force
 }
 
 // NewGuard returns a guard on top of a gate, or every problem of the configuration at
 // once. A nil gate means the zero Gate. The Gate's Router is used in each call: the
-// primary first, its substitutes when it is refused or fails for good.
+// primary first, its substitutes when it is refused or fails for good. [New] makes the
+// gate, too.
 func NewGuard(gate *Gate, config GuardConfig) (*Guard, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -55,18 +58,83 @@ func NewGuard(gate *Gate, config GuardConfig) (*Guard, error) {
 	if gate == nil {
 		gate = new(Gate)
 	}
-	g := &Guard{gate: gate, config: config, tools: make(map[string]*Policy), base: time.Now()}
-	for tool, p := range config.Tools {
-		g.tools[tool] = &p
-	}
+	g := new(Guard)
+	g.rules.Store(newRuleSet(gate, config))
 	return g, nil
 }
 
-func (g *Guard) policy(tool string) *Policy {
-	if p := g.tools[tool]; p != nil {
-		return p
+// ruleSet is the configuration of a Guard as calls use it. It never changes.
+type ruleSet struct {
+	gate     *Gate
+	config   GuardConfig
+	usual    *policy // of tools that have none of their own
+	tools    map[string]*policy
+	settings *Settings // nil if the guard is not of New
+	base     time.Time // of durations, where there is no registry
+}
+
+// newRuleSet returns a valid configuration as calls use it.
+func newRuleSet(gate *Gate, config GuardConfig) *ruleSet {
+	rs := &ruleSet{
+		gate: gate, config: config, usual: newPolicy(config.Default), tools: make(map[string]*policy, len(config.Tools)),
+		base: time.Now(),
 	}
-	return &g.config.Default
+	for tool, p := range config.Tools {
+		rs.tools[tool] = newPolicy(p)
+	}
+	return rs
+}
+
+// ruled returns the rules in force. Those of the zero Guard make each call once.
+func (g *Guard) ruled() *ruleSet {
+	if g != nil {
+		if rs := g.rules.Load(); rs != nil {
+			return rs
+		}
+	}
+	return &ruleSet{gate: new(Gate), usual: new(policy), base: time.Now()}
+}
+
+// policy is a Policy with all defaults filled in: a number that is zero is off.
+type policy struct {
+	Policy
+	// usualTimeout says that Timeout is the default. An attempt that it ends is not
+	// repeated.
+	usualTimeout bool
+}
+
+func newPolicy(p Policy) *policy {
+	c := &policy{Policy: p, usualTimeout: p.Timeout == 0}
+	c.table().Resolve()
+	return c
+}
+
+// of returns the policy of a tool, or why it has none.
+func (rs *ruleSet) of(tool string) (*policy, error) {
+	if p := rs.tools[tool]; p != nil {
+		return p, nil
+	}
+	if rs.config.PolicyOf == nil {
+		return rs.usual, nil
+	}
+	return rs.ask(tool)
+}
+
+// ask returns what PolicyOf says of a tool.
+func (rs *ruleSet) ask(tool string) (p *policy, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			p, err = rs.usual, fmt.Errorf("toolhealth: PolicyOf panicked for %.80q: %v", tool, v)
+		}
+	}()
+	own := rs.config.PolicyOf(tool, rs.config.Default)
+	if own == rs.config.Default {
+		return rs.usual, nil
+	}
+	if err := configError(own.table().Check()); err != nil {
+		return rs.usual, fmt.Errorf("toolhealth: PolicyOf of %.80q: %w", tool, err)
+	}
+	return newPolicy(own), nil
 }
 
 // Call makes one guarded call. It runs fn with the name of the tool that serves,
@@ -86,7 +154,7 @@ func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx conte
 		for _, option := range options {
 			option(o)
 		}
-		c.hasAdapter, c.broken = o.hasAdapter, o.broken
+		c.hasAdapter, c.broken = o.hasAdapter, cmp.Or(o.broken, c.broken)
 	}
 	var out Out
 	failure := c.run(func() (err error) {
@@ -164,7 +232,7 @@ type (
 // call is one guarded call: the attempts of the tool that was asked for, then
 // those of its substitutes. It lives on the stack of Call.
 type call struct {
-	g          *Guard
+	rules      *ruleSet
 	registry   *Registry       // nil if nothing is kept
 	ctx        context.Context // the caller's
 	caller     *callFrame      // the nearest frame of ctx; nil if there is none
@@ -172,12 +240,12 @@ type call struct {
 	outer      *callFrame      // the attempt that ctx is inside of; nil if there is none
 	requested  string          // the tool that was asked for
 	hasAdapter func(tool string) bool
-	broken     error // why the call options are wrong
+	broken     error // why the call options or the policy are wrong
 
 	// The tool that is being tried.
 	tool       string
 	substitute bool // it is not the one that was asked for
-	policy     *Policy
+	policy     *policy
 	riding     bool // the call is part of an outer one of the same tool: neither admitted nor counted
 	tries      int  // runs of tool
 	admission
@@ -186,6 +254,7 @@ type call struct {
 	ended   int64       // when the last attempt ended
 	last    Verdict     // of the last attempt
 	lastErr error
+	cut     bool          // the Timeout has ended the last attempt
 	repeat  bool          // the tool is tried again after wait
 	wait    time.Duration // before the next attempt
 
@@ -204,11 +273,8 @@ func (c *call) begin(ctx context.Context, g *Guard, tool string) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	if g == nil || g.gate == nil {
-		g = &Guard{gate: new(Gate), base: time.Now()}
-	}
-	c.g, c.ctx, c.requested = g, ctx, tool
-	if r := g.gate.registry(); !r.inert() {
+	c.rules, c.ctx, c.requested = g.ruled(), ctx, tool
+	if r := c.rules.gate.registry(); !r.inert() {
 		c.registry = r
 	}
 	c.caller = frame.Of[CallInfo](ctx)
@@ -216,14 +282,15 @@ func (c *call) begin(ctx context.Context, g *Guard, tool string) {
 	if c.options.Info != nil {
 		*c.options.Info = CallInfo{}
 	}
-	c.tool, c.policy, c.begun = tool, g.policy(tool), c.now()
+	c.tool, c.begun = tool, c.now()
+	c.policy, c.broken = c.rules.of(tool)
 }
 
 func (c *call) now() int64 {
 	if c.registry != nil {
 		return c.registry.now()
 	}
-	return since(c.g.base)
+	return since(c.rules.base)
 }
 
 // run makes the call and ends it, also if code of a user ends the goroutine. It
@@ -243,7 +310,7 @@ func (c *call) run(try func() error) *ToolError {
 // serve tries the tool that was asked for, then its substitutes in their order.
 func (c *call) serve(try func() error) {
 	c.turn(c.start(), try)
-	for _, tool := range c.g.gate.router().of(c.requested) {
+	for _, tool := range c.rules.gate.router().of(c.requested) {
 		if !c.replace || c.riding || c.options.NoFallback || c.ctx.Err() != nil {
 			return
 		}
@@ -252,7 +319,12 @@ func (c *call) serve(try func() error) {
 		case c.hasAdapter != nil && !c.hasAdapter(tool):
 			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: errNoAdapter}, true)
 		default:
-			c.tool, c.substitute, c.policy, c.tries = tool, true, c.g.policy(tool), 0
+			c.tool, c.substitute, c.tries = tool, true, 0
+			c.policy, c.broken = c.rules.of(tool)
+			if c.broken != nil {
+				c.failBroken(true)
+				continue
+			}
 			c.turn(c.admit(c.now()), try)
 		}
 	}
@@ -287,10 +359,15 @@ func (c *call) once(try func() error) {
 	err = try()
 }
 
+// failBroken notes that the tool cannot run because of how it was wired.
+func (c *call) failBroken(replace bool) {
+	c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: c.broken}, replace)
+}
+
 // start admits the first attempt.
 func (c *call) start() bool {
 	if c.broken != nil {
-		c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: c.broken}, false)
+		c.failBroken(false)
 		return false
 	}
 	if err := c.ctx.Err(); err != nil {
@@ -379,7 +456,7 @@ func (c *call) done(err error) {
 	c.ended = max(c.now(), c.admission.start)
 	c.attempts++
 	c.tries++
-	c.last, c.lastErr = Verdict{}, err
+	c.last, c.lastErr, c.cut = Verdict{}, err, false
 	// Hooks and observers come last, since they may end the goroutine.
 	if err != nil {
 		c.classify(err)
@@ -422,11 +499,11 @@ func (c *call) classify(err error) {
 			c.report(c.registry, c.last, c.ended)
 		}
 	}()
-	if c.frame.Err() != nil && c.ctx.Err() == nil {
+	if c.cut = c.frame.Err() != nil && c.ctx.Err() == nil; c.cut {
 		err = &attemptTimeoutError{err}
 	}
 	took := time.Duration(c.ended - c.admission.start)
-	v := verdictAt(c.ctx, c.g.gate.Classify, err, took, c.g.config.DeadlineFloor)
+	v := verdictAt(c.ctx, c.rules.gate.Classify, err, took, c.rules.gate.floor())
 	if c.node != nil {
 		v.RetryAfter = c.node.Value.bounded(v.RetryAfter)
 	}
@@ -436,7 +513,7 @@ func (c *call) classify(err error) {
 // judge says how to go on after a failed attempt, and what wait goes with it.
 func (c *call) judge() (StopReason, time.Duration) {
 	limit := c.policy.MaxAttempts
-	if c.outer != nil || c.substitute {
+	if c.outer != nil || c.substitute || c.cut && c.policy.usualTimeout {
 		limit = 1 // retries are the outermost call's; a substitute has one attempt
 	}
 	var open StopReason
@@ -585,7 +662,7 @@ func (c *call) failure() *ToolError {
 
 // observed reports whether an observer hears of this call. A call that rides is
 // part of another.
-func (c *call) observed() bool { return c.g.config.Observe != nil && !c.riding }
+func (c *call) observed() bool { return c.rules.config.Observe != nil && !c.riding }
 
 func (c *call) observe(reason StopReason, wait time.Duration) {
 	if c.observed() {
@@ -613,7 +690,7 @@ func (c *call) observeEnd(e *ToolError) {
 // notify calls the observer, which may panic.
 func (c *call) notify(e Event) {
 	defer func() { _ = recover() }()
-	c.g.config.Observe(c.ctx, e)
+	c.rules.config.Observe(c.ctx, e)
 }
 
 // Decision says what to do after an attempt.
@@ -632,10 +709,8 @@ type Decision struct {
 // MaxAttempts, or with the reason for which the budget or MaxWait forbids a retry.
 // Else a retry is allowed.
 func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
-	if g == nil {
-		g = new(Guard)
-	}
-	r := g.gate.registry()
+	rules := g.ruled()
+	r := rules.gate.registry()
 	r.Record(tool, v, 0)
 	var d Decision
 	var stats *guardStats
@@ -652,7 +727,11 @@ func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 		}
 		return d
 	}
-	policy := g.policy(tool)
+	policy, err := rules.of(tool)
+	if err != nil {
+		d.Reason = StopNonRetryable
+		return d
+	}
 	open, wait := r.openFor(tool, v.Outcome)
 	d.Wait = max(v.RetryAfter, 0)
 	d.Reason = stopReason(v, attempt, policy.MaxAttempts, open, policy.SideEffects)
@@ -667,7 +746,7 @@ func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 
 // nextWait says how long to wait before the next attempt, and takes a token for
 // it, or says why there is none. The zero deadline means that there is none.
-func (c *Policy) nextWait(v Verdict, attempt int, deadline time.Time, stats *guardStats) (StopReason, time.Duration) {
+func (c *policy) nextWait(v Verdict, attempt int, deadline time.Time, stats *guardStats) (StopReason, time.Duration) {
 	d := retry.Delay(c.BackoffBase, c.BackoffMax, c.BackoffFactor, attempt)
 	d = retry.Jitter(d, c.Jitter, rand.Float64())
 	asked := v.RetryAfter > 0 && v.RetryAfter >= d
@@ -685,7 +764,7 @@ func (c *Policy) nextWait(v Verdict, attempt int, deadline time.Time, stats *gua
 }
 
 // returnToken gives back the token of a retry that is not made.
-func (c *Policy) returnToken(stats *guardStats) {
+func (c *policy) returnToken(stats *guardStats) {
 	if stats != nil && c.RetryBudget > 0 {
 		stats.tokens.Return()
 	}
@@ -848,7 +927,7 @@ func (g *Guard) substitutes(tool string) []string {
 	if g == nil {
 		return nil
 	}
-	return g.gate.router().of(tool)
+	return g.ruled().gate.router().of(tool)
 }
 
 func wrongType[Out any](text string) CallOption[Out] {

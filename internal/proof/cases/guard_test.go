@@ -128,7 +128,7 @@ func TestC63_OnlyOutermostCallRetries(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := caseRegistry(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold = 100 })
 			guard := caseGuard(t, &toolhealth.Gate{Registry: r}, func(c *toolhealth.GuardConfig) {
-				c.Default.MaxAttempts, c.Default.RetryBudget = 3, 0
+				c.Default.MaxAttempts, c.Default.RetryBudget = 3, toolhealth.Off
 			})
 			runs := 0
 			fn := always(status(503), &runs)
@@ -168,7 +168,7 @@ func TestC67_CancelingEndsWaitAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, nil)
 		guard := caseGuard(t, &toolhealth.Gate{Registry: r}, func(c *toolhealth.GuardConfig) {
-			c.Default.MaxAttempts, c.Default.BackoffBase, c.Default.BackoffMax = 5, 30*time.Second, 0
+			c.Default.MaxAttempts, c.Default.BackoffBase, c.Default.BackoffMax = 5, 30*time.Second, toolhealth.Off
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(50*time.Millisecond, cancel)
@@ -501,7 +501,7 @@ func TestC129_EndingRootContextEndsAllCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold = 100 })
 		guard := caseGuard(t, &toolhealth.Gate{Registry: r}, func(c *toolhealth.GuardConfig) {
-			c.Default.BackoffBase, c.Default.BackoffMax = 30*time.Second, 0
+			c.Default.BackoffBase, c.Default.BackoffMax = 30*time.Second, toolhealth.Off
 		})
 		root, shutDown := context.WithCancel(t.Context())
 		var wg sync.WaitGroup

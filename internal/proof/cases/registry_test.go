@@ -367,7 +367,7 @@ func TestC72_GrowthNeverOverflows(t *testing.T) {
 func TestC72_GrowthWithoutCapStaysPositive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, func(c *toolhealth.Config) {
-			c.Breaker.RecoveryGrowth, c.Breaker.RecoveryJitter, c.Breaker.MaxOpenDuration = 1000, 1, 0
+			c.Breaker.RecoveryGrowth, c.Breaker.RecoveryJitter, c.Breaker.MaxOpenDuration = 1000, 1, toolhealth.Off
 		})
 		tripByName(r, "search")
 		last := time.Duration(0)
@@ -813,7 +813,10 @@ func TestC133_OnlyOrderOfBatchDecides(t *testing.T) {
 }
 
 func TestC134_OnlyThreeFailuresInRowOpen(t *testing.T) {
-	r := caseRegistry(t, func(c *toolhealth.Config) { c.Breaker.RecoveryDuration = time.Hour; c.Breaker.MaxOpenDuration = 0 })
+	r := caseRegistry(t, func(c *toolhealth.Config) {
+		c.Breaker.RecoveryDuration = time.Hour
+		c.Breaker.MaxOpenDuration = toolhealth.Off
+	})
 	random := rand.New(rand.NewPCG(134, 0))
 	streak, rows, calls, failures := 0, 0, unlessShort(2_000_000, 200_000), 0
 	for range calls { // 1 % failures at 1,000 calls a second for half an hour

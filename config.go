@@ -242,6 +242,9 @@ type Policy struct {
 	// When a tool fails for every caller, the budget keeps retries from doubling
 	// its load.
 	RetryBudget int
+	// RetryRefill is how long it takes until the budget gets one token back by itself,
+	// 10s by default. Off means never.
+	RetryRefill time.Duration
 	// SideEffects says that the tool changes something, so that doing it twice is
 	// worse than not knowing. A failed attempt is repeated, or handed to a
 	// substitute, only if it surely never reached the tool.
@@ -272,6 +275,7 @@ func (c *Policy) table() fields.Table {
 		fields.Fraction("jitter", &c.Jitter, 1),
 		fields.Duration("max_wait", &c.MaxWait, 30*time.Second, maxDuration),
 		fields.Count("retry_budget", &c.RetryBudget, 10),
+		fields.Duration("retry_refill", &c.RetryRefill, 10*time.Second, maxDuration),
 		fields.Bool("side_effects", &c.SideEffects),
 		fields.Bool("detach", &c.Detach),
 	}

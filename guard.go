@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"math"
 	"runtime/debug"
 	"strconv"
 	"sync"
@@ -18,7 +18,6 @@ import (
 	"github.com/toolhealth/toolhealth/internal/flight"
 	"github.com/toolhealth/toolhealth/internal/frame"
 	"github.com/toolhealth/toolhealth/internal/machine"
-	"github.com/toolhealth/toolhealth/internal/retry"
 )
 
 // Guard makes calls. It asks the gate before each attempt and reports to it after,
@@ -63,88 +62,14 @@ func NewGuard(gate *Gate, config GuardConfig) (*Guard, error) {
 	return g, nil
 }
 
-// ruleSet is the configuration of a Guard as calls use it. It never changes.
-type ruleSet struct {
-	gate     *Gate
-	config   GuardConfig
-	usual    *policy // of tools that have none of their own
-	tools    map[string]*policy
-	settings *Settings // nil if the guard is not of New
-	base     time.Time // of durations, where there is no registry
-}
-
-// newRuleSet returns a valid configuration as calls use it.
-func newRuleSet(gate *Gate, config GuardConfig) *ruleSet {
-	rs := &ruleSet{
-		gate: gate, config: config, usual: newPolicy(config.Default), tools: make(map[string]*policy, len(config.Tools)),
-		base: time.Now(),
-	}
-	for tool, p := range config.Tools {
-		rs.tools[tool] = newPolicy(p)
-	}
-	return rs
-}
-
-// ruled returns the rules in force. Those of the zero Guard make each call once.
-func (g *Guard) ruled() *ruleSet {
-	if g != nil {
-		if rs := g.rules.Load(); rs != nil {
-			return rs
-		}
-	}
-	return &ruleSet{gate: new(Gate), usual: new(policy), base: time.Now()}
-}
-
-// policy is a Policy with all defaults filled in: a number that is zero is off.
-type policy struct {
-	Policy
-	// usualTimeout says that Timeout is the default. An attempt that it ends is not
-	// repeated.
-	usualTimeout bool
-}
-
-func newPolicy(p Policy) *policy {
-	c := &policy{Policy: p, usualTimeout: p.Timeout == 0}
-	c.table().Resolve()
-	return c
-}
-
-// of returns the policy of a tool, or why it has none.
-func (rs *ruleSet) of(tool string) (*policy, error) {
-	if p := rs.tools[tool]; p != nil {
-		return p, nil
-	}
-	if rs.config.PolicyOf == nil {
-		return rs.usual, nil
-	}
-	return rs.ask(tool)
-}
-
-// ask returns what PolicyOf says of a tool.
-func (rs *ruleSet) ask(tool string) (p *policy, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			p, err = rs.usual, fmt.Errorf("toolhealth: PolicyOf panicked for %.80q: %v", tool, v)
-		}
-	}()
-	own := rs.config.PolicyOf(tool, rs.config.Default)
-	if own == rs.config.Default {
-		return rs.usual, nil
-	}
-	if err := configError(own.table().Check()); err != nil {
-		return rs.usual, fmt.Errorf("toolhealth: PolicyOf of %.80q: %w", tool, err)
-	}
-	return newPolicy(own), nil
-}
-
 // Call makes one guarded call. It runs fn with the name of the tool that serves,
 // which is a substitute's if the Gate has a Router and the tool is out; fn's ctx is
 // done when the attempt's time is up. The error is a *ToolError; the result that comes
 // with it is the last one that fn returned. Only an error that the Gate's Classify
 // calls a success is returned as it is, with its result.
 //
-// Call allocates once for a tool that is tracked, if fn succeeds at once, the policy
-// has no Timeout and there are no options.
+// Call allocates the ctx of the attempt, which is three times, for a tool that is
+// tracked, if fn succeeds at once, the policy has no Timeout and there are no options.
 func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx context.Context, tool string) (Out, error), options ...CallOption[Out]) (Out, error) {
 	var c call
 	c.begin(ctx, g, tool)
@@ -209,7 +134,7 @@ func runTool[Out any](f *callFrame, fn func(context.Context, string) (Out, error
 			err = &PanicError{Value: recover(), Stack: debug.Stack()}
 		}
 	}()
-	if out, err = fn(f, *f.Tool); err == nil && o != nil {
+	if out, err = fn(f, *f.Attempt.Tool); err == nil && o != nil {
 		err = o.check(out)
 	}
 	returned = true
@@ -229,44 +154,51 @@ type (
 	askedOf   = frame.Options[CallInfo]
 )
 
-// call is one guarded call: the attempts of the tool that was asked for, then
-// those of its substitutes. It lives on the stack of Call.
+// call is one guarded call: the attempts of the tool that was asked for, then those of
+// its substitutes. It lives on the stack of Call.
 type call struct {
+	turn
+
 	rules      *ruleSet
 	registry   *Registry       // nil if nothing is kept
 	ctx        context.Context // the caller's
 	caller     *callFrame      // the nearest frame of ctx; nil if there is none
 	options    askedOf         // of caller
-	outer      *callFrame      // the attempt that ctx is inside of; nil if there is none
+	nested     bool            // ctx is that of an attempt that is running
 	requested  string          // the tool that was asked for
+	acts       bool            // requested has side effects, so whatever serves for it has
 	hasAdapter func(tool string) bool
 	broken     error // why the call options or the policy are wrong
 
-	// The tool that is being tried.
+	begun     int64
+	slot      *flight.Slot // of the call among the running ones; nil if requested is not tracked
+	stats     *guardStats  // of requested; nil if it is not tracked
+	attempts  int          // runs of all tools
+	answered  bool         // a tool has answered
+	replace   bool         // a substitute or a Partial handler may step in
+	postponed bool         // requested waits for another attempt while substitutes are tried
+	failures  []Candidate
+	canceled  error
+}
+
+// turn is what a call knows of the tool that it is trying.
+type turn struct {
 	tool       string
 	substitute bool // it is not the one that was asked for
 	policy     *policy
 	riding     bool // the call is part of an outer one of the same tool: neither admitted nor counted
-	tries      int  // runs of tool
 	admission
 	counts  *guardStats // of tool; nil if it is not tracked
-	frame   *callFrame  // the ctx of the attempt
+	frame   *callFrame  // the ctx of the attempt; nil before the first
+	tries   int         // runs of tool
 	ended   int64       // when the last attempt ended
 	last    Verdict     // of the last attempt
 	lastErr error
 	cut     bool          // the Timeout has ended the last attempt
+	failed  bool          // a failed attempt may have reached the tool
 	repeat  bool          // the tool is tried again after wait
+	token   bool          // of its budget, for that
 	wait    time.Duration // before the next attempt
-
-	// The call as a whole.
-	begun    int64
-	slot     *flight.Slot // of the call among the running ones; nil if requested is not tracked
-	stats    *guardStats  // of requested; nil if it is not tracked
-	attempts int          // runs of all tools
-	answered bool         // a tool has answered
-	replace  bool         // a substitute or a Partial handler may step in
-	failures []Candidate
-	canceled error
 }
 
 func (c *call) begin(ctx context.Context, g *Guard, tool string) {
@@ -278,12 +210,13 @@ func (c *call) begin(ctx context.Context, g *Guard, tool string) {
 		c.registry = r
 	}
 	c.caller = frame.Of[CallInfo](ctx)
-	c.options, c.outer = c.caller.Ask(), c.caller.Attempt()
+	c.options, c.nested = c.caller.Ask(), c.caller.Nested()
 	if c.options.Info != nil {
 		*c.options.Info = CallInfo{}
 	}
 	c.tool, c.begun = tool, c.now()
 	c.policy, c.broken = c.rules.of(tool)
+	c.acts = c.policy.SideEffects
 }
 
 func (c *call) now() int64 {
@@ -307,48 +240,122 @@ func (c *call) run(try func() error) *ToolError {
 	return c.end()
 }
 
-// serve tries the tool that was asked for, then its substitutes in their order.
+// serve tries the tool that was asked for, then its substitutes, then, if it would have
+// had to wait for another attempt, that one again.
 func (c *call) serve(try func() error) {
-	c.turn(c.start(), try)
-	for _, tool := range c.rules.gate.router().of(c.requested) {
-		if !c.replace || c.riding || c.options.NoFallback || c.ctx.Err() != nil {
+	c.take(c.start(), try)
+	if c.answered {
+		return
+	}
+	primary := c.turn
+	for _, tool := range c.rules.gate.router().order(c.requested, c.registry) {
+		if !c.mayReplace() {
 			return
 		}
 		switch {
-		case c.outer.Inside(tool): // it is running already, further out
+		case c.caller.Inside(tool, c.registry): // it is running already, further out
 		case c.hasAdapter != nil && !c.hasAdapter(tool):
 			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: errNoAdapter}, true)
 		default:
-			c.tool, c.substitute, c.tries = tool, true, 0
-			c.policy, c.broken = c.rules.of(tool)
-			if c.broken != nil {
+			c.turn = turn{tool: tool, substitute: true}
+			if c.policy, c.broken = c.rules.of(tool); c.broken != nil {
 				c.failBroken(true)
 				continue
 			}
-			c.turn(c.admit(c.now()), try)
+			c.take(c.admit(c.now()), try)
 		}
+	}
+	if c.postponed && c.mayReplace() {
+		c.turn = primary
+		c.resume(try)
 	}
 }
 
-// turn makes all attempts of one tool.
-func (c *call) turn(admitted bool, try func() error) {
+// mayReplace reports whether another candidate may serve.
+func (c *call) mayReplace() bool {
+	return c.replace && !c.riding && !c.options.NoFallback && c.ctx.Err() == nil
+}
+
+// take makes all attempts of one tool.
+func (c *call) take(admitted bool, try func() error) {
 	for admitted {
 		c.once(try)
-		if !c.repeat {
+		if !c.repeat || c.postpone() {
 			return
 		}
-		bucket := c.counts
-		admitted = c.pause() && c.admit(c.now()) // if a hook ends the goroutine, abort returns the token
-		if c.repeat = false; !admitted {
-			c.policy.returnToken(bucket)
-		}
+		admitted = c.again()
 	}
 }
 
-// once makes one attempt and reports how it went, also if the tool function ends
-// the goroutine.
+// again waits, and asks for another attempt.
+func (c *call) again() bool {
+	stats := c.counts
+	admitted := c.pause() && c.admit(c.now()) // if a hook ends the goroutine, abort returns the token
+	if c.repeat = false; !admitted {
+		c.returnToken(stats)
+	}
+	return admitted
+}
+
+// postpone reports whether a substitute is tried before the primary's next attempt, and
+// notes why: the tool stated a wait of more than a second, or the attempt may not fit
+// the caller's time.
+func (c *call) postpone() bool {
+	stated := c.last.RetryAfter > time.Second
+	left, bounded := c.left()
+	tight := bounded && left-c.wait < time.Duration(c.ended-c.admission.start)
+	if !stated && !tight || !c.substituteIsFree() {
+		return false
+	}
+	reason := StopRetryExhausted
+	if stated {
+		reason = StopRateLimited
+	}
+	c.returnToken(c.counts)
+	c.ended, c.repeat = max(c.now(), c.ended), false
+	c.fail(Candidate{Tool: c.tool, Reason: reason, Kind: c.last.Kind, RetryAfter: max(c.last.RetryAfter, 0), Err: c.lastErr}, true)
+	c.postponed = true
+	return true
+}
+
+// substituteIsFree reports whether a substitute may serve, and would be admitted now.
+func (c *call) substituteIsFree() bool {
+	if c.substitute || c.postponed || c.options.NoFallback || !c.replaceable(RetryAllowed) {
+		return false
+	}
+	for _, tool := range c.rules.gate.router().of(c.requested) {
+		if (c.hasAdapter == nil || c.hasAdapter(tool)) && c.registry.Available(tool) && !c.caller.Inside(tool, c.registry) {
+			return true
+		}
+	}
+	return false
+}
+
+// resume makes the primary's postponed attempts, if what is left of the wait fits.
+func (c *call) resume(try func() error) {
+	c.wait = max(c.wait-time.Duration(c.now()-c.ended), 0)
+	if left, bounded := c.left(); bounded && left <= c.wait {
+		return
+	}
+	if c.token = c.token && c.counts != nil; c.token && !c.policy.takeToken(c.counts, c.now()) {
+		c.token = false
+		c.failures[0].Reason = StopRetryBudgetExhausted
+		return
+	}
+	c.repeat = true
+	c.take(c.again(), try)
+}
+
+// left returns the time until the caller's deadline, and false if there is none.
+func (c *call) left() (time.Duration, bool) {
+	deadline, bounded := c.ctx.Deadline()
+	return time.Until(deadline), bounded
+}
+
+// once makes one attempt and reports how it went, also if the tool function ends the
+// goroutine, or a method of the caller's ctx panics.
 func (c *call) once(try func() error) {
-	cancel := c.enter()
+	var cancel context.CancelFunc
 	err := errGoexit
 	defer func() {
 		if cancel != nil {
@@ -356,6 +363,11 @@ func (c *call) once(try func() error) {
 		}
 		c.done(err)
 	}()
+	if c.sideEffects() {
+		c.caller.Act()
+	}
+	cancel = c.enter()
+	defer c.frame.Attempt.End()
 	err = try()
 }
 
@@ -363,6 +375,9 @@ func (c *call) once(try func() error) {
 func (c *call) failBroken(replace bool) {
 	c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: c.broken}, replace)
 }
+
+// sideEffects reports whether a run of the tool may change something.
+func (c *call) sideEffects() bool { return c.acts || c.policy.SideEffects }
 
 // start admits the first attempt.
 func (c *call) start() bool {
@@ -374,7 +389,7 @@ func (c *call) start() bool {
 		c.cancel(err, nil)
 		return false
 	}
-	if c.outer.Inside(c.tool) {
+	if c.caller.Inside(c.tool, c.registry) {
 		c.riding, c.admission = true, admission{start: c.begun}
 		return true
 	}
@@ -393,7 +408,7 @@ func (c *call) admit(now int64) bool {
 		c.count(true)
 		return true
 	}
-	n, a := r.admit(c.tool, now, int64(c.policy.Timeout), true)
+	n, a := r.admit(c.tool, now, request{leaseFloor: int64(c.policy.Timeout), permit: true, noProbe: c.options.NoProbe})
 	c.admission, c.counts = admission{node: n, epoch: a.Epoch, start: now, probe: a.Probe}, nil
 	if n != nil {
 		c.counts = n.Value.guardStats()
@@ -431,23 +446,28 @@ func (c *call) count(admitted bool) {
 	}
 }
 
-// enter makes the ctx of the attempt, and returns its cancel if the attempt has a
-// time limit.
+// enter makes the ctx of the attempt, which ends with the attempt, and returns its
+// cancel.
 func (c *call) enter() context.CancelFunc {
-	ctx, cancel := c.ctx, context.CancelFunc(nil)
+	var ctx context.Context
+	var cancel context.CancelFunc
 	if c.policy.Timeout > 0 {
-		ctx, cancel = context.WithTimeout(ctx, c.policy.Timeout)
+		ctx, cancel = context.WithTimeout(c.ctx, c.policy.Timeout)
+	} else {
+		ctx, cancel = context.WithCancel(c.ctx)
 	}
-	c.frame = &callFrame{Context: ctx}
+	var options *askedOf
 	if c.caller != nil {
-		c.frame.Options = c.caller.Options
+		options = c.caller.Options
 	}
+	var name *string
 	if c.node != nil {
-		c.frame.Tool = c.node.NameRef()
+		name = c.node.NameRef()
 	} else {
 		tool := c.tool
-		c.frame.Tool = &tool
+		name = &tool
 	}
+	c.frame = frame.Enter(ctx, options, name, c.registry)
 	return cancel
 }
 
@@ -466,11 +486,15 @@ func (c *call) done(err error) {
 			c.admission.succeed(c.registry, c.ended)
 		}
 	}
+	if c.sideEffects() && c.last.NotSent {
+		c.caller.Unact()
+	}
 	if c.answered {
 		c.observe(StopNone, 0)
 		return
 	}
 	reason, wait := c.judge()
+	c.failed = c.failed || c.last.Outcome == OutcomeFailure && !c.last.NotSent
 	if reason == RetryAllowed {
 		c.repeat, c.wait = true, wait
 	} else {
@@ -499,7 +523,7 @@ func (c *call) classify(err error) {
 			c.report(c.registry, c.last, c.ended)
 		}
 	}()
-	if c.cut = c.frame.Err() != nil && c.ctx.Err() == nil; c.cut {
+	if c.cut = c.frame != nil && c.frame.Err() != nil && c.ctx.Err() == nil; c.cut {
 		err = &attemptTimeoutError{err}
 	}
 	took := time.Duration(c.ended - c.admission.start)
@@ -513,7 +537,7 @@ func (c *call) classify(err error) {
 // judge says how to go on after a failed attempt, and what wait goes with it.
 func (c *call) judge() (StopReason, time.Duration) {
 	limit := c.policy.MaxAttempts
-	if c.outer != nil || c.substitute || c.cut && c.policy.usualTimeout {
+	if c.nested || c.substitute || c.cut && c.policy.usualTimeout {
 		limit = 1 // retries are the outermost call's; a substitute has one attempt
 	}
 	var open StopReason
@@ -521,13 +545,13 @@ func (c *call) judge() (StopReason, time.Duration) {
 	if c.node != nil {
 		open, wait = c.registry.openFor(c.tool, c.last.Outcome)
 	}
-	acts := c.policy.SideEffects || unknownInside(c.lastErr)
-	switch reason := stopReason(c.last, c.tries, limit, open, acts); reason {
+	// A conflict after an attempt that may have run is that attempt, still in progress.
+	pending := c.failed && c.last.Outcome == OutcomeRejected && c.last.Kind == KindConflict
+	switch reason := stopReason(c.last, c.tries, limit, open, c.unsafe(), pending); reason {
 	case StopCircuitOpen, StopIsolated:
 		return reason, wait
 	case RetryAllowed:
-		deadline, _ := c.ctx.Deadline()
-		return c.policy.nextWait(c.last, c.tries, deadline, c.counts)
+		return c.plan()
 	case StopCanceled:
 		c.canceled = c.ctx.Err()
 		return reason, 0
@@ -535,12 +559,49 @@ func (c *call) judge() (StopReason, time.Duration) {
 		if c.last.Kind == KindTimeout {
 			c.canceled = c.ctx.Err() // if the time that was up is the caller's
 		}
+		if reason == StopNonRetryable && c.canceled != nil {
+			reason = StopTimeout
+		}
 		return reason, max(c.last.RetryAfter, 0)
 	}
 }
 
-// unknownInside reports whether err is that of a guarded call further in whose
-// tool may have acted: then this tool may have acted, too.
+// plan says how long to wait before the next attempt, or why there is none.
+func (c *call) plan() (StopReason, time.Duration) {
+	room := time.Duration(math.MaxInt64)
+	if left, bounded := c.left(); bounded {
+		room = left
+	}
+	reason, wait, costs := c.policy.nextWait(c.last, c.tries, room)
+	if reason != RetryAllowed {
+		return reason, wait
+	}
+	if c.token = costs && c.counts != nil; c.token && !c.policy.takeToken(c.counts, c.now()) {
+		c.token = false
+		return StopRetryBudgetExhausted, max(c.last.RetryAfter, 0)
+	}
+	return RetryAllowed, wait
+}
+
+// returnToken gives back the token of an attempt that is not made now.
+func (c *call) returnToken(stats *guardStats) {
+	if c.token {
+		stats.tokens.Return()
+	}
+}
+
+// unsafe reports whether the attempt may have changed something, itself or by a tool
+// further in.
+func (c *call) unsafe() bool {
+	switch {
+	case c.sideEffects() && !c.last.NotSent, unknownInside(c.lastErr):
+		return true
+	}
+	return c.frame != nil && c.frame.Attempt.MayHaveActed()
+}
+
+// unknownInside reports whether err is that of a guarded call further in whose tool may
+// have acted. The frames say so, too, unless the tool function lost its ctx.
 func unknownInside(err error) bool {
 	var buf [8]error
 	nodes, _ := errfacts.Tree(buf[:0], err)
@@ -562,7 +623,7 @@ func (c *call) replaceable(reason StopReason) bool {
 	case c.last.Outcome == OutcomeNeutral && c.last.Kind == KindDenied:
 		return false
 	}
-	return !c.policy.SideEffects || c.last.NotSent
+	return !c.unsafe()
 }
 
 // pause waits before the next attempt; false if the caller has given up.
@@ -591,7 +652,11 @@ func (c *call) cancel(err, last error) {
 
 // fail notes that a candidate is out. replace says whether another may step in.
 func (c *call) fail(f Candidate, replace bool) {
-	c.failures = append(c.failures, f)
+	if c.postponed && !c.substitute {
+		c.failures[0] = f
+	} else {
+		c.failures = append(c.failures, f)
+	}
 	c.replace = replace
 }
 
@@ -621,7 +686,7 @@ func (c *call) end() *ToolError {
 	if info := c.options.Info; info != nil {
 		info.Requested, info.Attempts = c.requested, c.attempts
 		if e == nil {
-			info.Served = c.tool
+			info.Served, info.Skipped = c.tool, c.failures
 		} else {
 			info.Reason = e.Reason
 		}
@@ -635,7 +700,7 @@ func (c *call) end() *ToolError {
 // abort ends a call whose goroutine is ending, perhaps before anything was noted.
 func (c *call) abort() {
 	if c.repeat {
-		c.policy.returnToken(c.counts)
+		c.returnToken(c.counts)
 	}
 	if len(c.failures) == 0 { // end ignores it if a tool has answered
 		c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: c.last.Kind, Err: errGoexit}, false)
@@ -651,7 +716,7 @@ func (c *call) failure() *ToolError {
 		if f.Reason == StopCanceled || f.Reason == StopOutcomeUnknown {
 			decisive = i
 		}
-		known := f.RetryAfter > 0 && f.Reason != StopUnknownTool // that one says no more than a cooldown
+		known := hint(f.Reason, f.RetryAfter) > 0
 		if known && (e.RetryAfter == 0 || f.RetryAfter < e.RetryAfter) {
 			e.RetryAfter = f.RetryAfter
 		}
@@ -734,40 +799,18 @@ func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 	}
 	open, wait := r.openFor(tool, v.Outcome)
 	d.Wait = max(v.RetryAfter, 0)
-	d.Reason = stopReason(v, attempt, policy.MaxAttempts, open, policy.SideEffects)
+	d.Reason = stopReason(v, attempt, policy.MaxAttempts, open, policy.SideEffects && !v.NotSent, false)
 	switch d.Reason {
 	case StopCircuitOpen, StopIsolated:
 		d.Wait = wait
 	case RetryAllowed:
-		d.Reason, d.Wait = policy.nextWait(v, attempt, time.Time{}, stats)
+		var costs bool
+		d.Reason, d.Wait, costs = policy.nextWait(v, attempt, math.MaxInt64)
+		if costs && stats != nil && !policy.takeToken(stats, r.now()) {
+			d.Reason, d.Wait = StopRetryBudgetExhausted, max(v.RetryAfter, 0)
+		}
 	}
 	return d
-}
-
-// nextWait says how long to wait before the next attempt, and takes a token for
-// it, or says why there is none. The zero deadline means that there is none.
-func (c *policy) nextWait(v Verdict, attempt int, deadline time.Time, stats *guardStats) (StopReason, time.Duration) {
-	d := retry.Delay(c.BackoffBase, c.BackoffMax, c.BackoffFactor, attempt)
-	d = retry.Jitter(d, c.Jitter, rand.Float64())
-	asked := v.RetryAfter > 0 && v.RetryAfter >= d
-	d = max(d, v.RetryAfter)
-	if (c.MaxWait > 0 && d > c.MaxWait) || (!deadline.IsZero() && time.Until(deadline) <= d) {
-		if asked {
-			return StopRateLimited, v.RetryAfter
-		}
-		return StopRetryExhausted, max(v.RetryAfter, 0)
-	}
-	if c.RetryBudget > 0 && stats != nil && !stats.takeToken(c.RetryBudget) {
-		return StopRetryBudgetExhausted, max(v.RetryAfter, 0)
-	}
-	return RetryAllowed, d
-}
-
-// returnToken gives back the token of a retry that is not made.
-func (c *policy) returnToken(stats *guardStats) {
-	if stats != nil && c.RetryBudget > 0 {
-		stats.tokens.Return()
-	}
 }
 
 // CallInfo says how one guarded call went. It is complete when the call has returned,
@@ -779,6 +822,7 @@ type CallInfo struct {
 	Waits     []time.Duration // waits between the attempts
 	Partial   bool            // whether the answer is the Partial handler's
 	Reason    StopReason      // StopNone after a success, a substitute's included
+	Skipped   []Candidate     // after a success, the candidates that did not serve, in order
 }
 
 // WithCallInfo returns a ctx for one guarded call, and the CallInfo that this call
@@ -797,13 +841,24 @@ func WithoutFallback(ctx context.Context) context.Context {
 	return &callFrame{Context: ctx, Options: &o}
 }
 
+// WithoutProbe returns a ctx for calls that must not be the probe of a tool, such as a
+// payment or a deletion: a tool that is not closed refuses them until another call has
+// closed it. It holds for a Guard and a Gate, and for calls inside the tool function.
+func WithoutProbe(ctx context.Context) context.Context {
+	o := frame.Of[CallInfo](ctx).Ask()
+	o.NoProbe = true
+	return &callFrame{Context: ctx, Options: &o}
+}
+
 // partialContext is the caller's ctx for a Partial handler: guarded calls there do
 // not write into this call's CallInfo.
 func (c *call) partialContext() context.Context {
 	if c.options.Info == nil {
 		return c.ctx
 	}
-	return &callFrame{Context: c.ctx, Options: &askedOf{NoFallback: c.options.NoFallback}}
+	o := c.options
+	o.Info = nil
+	return &callFrame{Context: c.ctx, Options: &o}
 }
 
 // CallOption changes one call.
@@ -907,19 +962,26 @@ func Wrap[In, Out any](g *Guard, tool string, fn func(context.Context, In) (Out,
 		}
 		all = append(all, typed)
 	}
-	if len(w.substitutes) == 0 && len(w.options) == 0 && len(g.substitutes(tool)) == 0 {
-		all = nil // spare the simple case the allocation for options
-	}
+	simple := len(w.substitutes) == 0 && len(w.options) == 0
 	run := func(ctx context.Context, serving string, in In) (Out, error) {
 		if serving == tool {
 			return fn(ctx, in)
 		}
-		return functions[serving](ctx, in)
+		substitute := functions[serving]
+		if substitute == nil { // it was named after this call had begun
+			var none Out
+			return none, WithVerdict(errNoAdapter, Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, NotSent: true})
+		}
+		return substitute(ctx, in)
 	}
 	return func(ctx context.Context, in In) (Out, error) {
+		options := all
+		if simple && len(g.substitutes(tool)) == 0 {
+			options = nil // spare the simple case the allocation for options
+		}
 		return Call(ctx, g, tool, func(ctx context.Context, serving string) (Out, error) {
 			return run(ctx, serving, in) // this closure is allocated for each call, so it holds little
-		}, all...)
+		}, options...)
 	}
 }
 
@@ -989,10 +1051,21 @@ func (e *ToolError) Details() string {
 	for _, c := range e.Candidates {
 		text += fmt.Sprintf("; %q: %v", c.Tool, c.Reason)
 		if c.Err != nil {
-			text += ": " + c.Err.Error()
+			text += fmt.Sprintf(": %q", errText(c.Err))
 		}
 	}
 	return text
+}
+
+// errText returns the text of an error whose method may panic, as that of a nil pointer
+// does.
+func errText(err error) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("a %T without a text", err)
+		}
+	}()
+	return err.Error()
 }
 
 // Is reports whether the target is the sentinel of the error's reason.

@@ -152,7 +152,7 @@ func bare(p Policy) Policy {
 			*n = Off
 		}
 	}
-	for _, d := range []*time.Duration{&p.Timeout, &p.BackoffBase, &p.BackoffMax, &p.MaxWait} {
+	for _, d := range []*time.Duration{&p.Timeout, &p.BackoffBase, &p.BackoffMax, &p.MaxWait, &p.RetryRefill} {
 		if *d == 0 {
 			*d = Off
 		}
@@ -225,7 +225,7 @@ func (a *actor) gaps() (gaps []time.Duration) {
 	return gaps
 }
 
-// toolError returns err as a *ToolError, which it must be.
+// toolError returns err as a *ToolError, or fails the test.
 func toolError(t testing.TB, err error) *ToolError {
 	t.Helper()
 	var e *ToolError

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -11,7 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/toolhealth/toolhealth"
@@ -23,76 +24,94 @@ const maxBody = 1 << 20
 // gateway serves HTTP tools under POST /tools/{name}, through a guard.
 type gateway struct {
 	client   *http.Client
-	tools    map[string]string // the address of each tool
-	registry *toolhealth.Registry
-	policies toolhealth.GuardConfig
-	// guard is replaced as a whole by reroute. What is known about the tools, their
-	// retry budgets too, is in the registry and stays.
-	guard atomic.Pointer[toolhealth.Guard]
+	tools    map[string]string // address of each tool
+	guard    *toolhealth.Guard
+	settings sync.Mutex // held to change the guard's settings
 }
 
-func newGateway(client *http.Client, tools map[string]string, health toolhealth.Config, policies toolhealth.GuardConfig, log *slog.Logger) (*gateway, error) {
-	health.RegisteredOnly = true // a name that the model made up is refused and leaves no trace
-	registry, err := toolhealth.NewRegistryWithConfig(health)
+func newGateway(client *http.Client, tools map[string]string, settings toolhealth.Settings, log *slog.Logger) (*gateway, error) {
+	settings.RegisteredOnly = true // a name that the model made up is refused and leaves no trace
+	logCalls(&settings, log)
+	guard, err := toolhealth.New(settings)
 	if err != nil {
 		return nil, err
 	}
 	for name := range tools {
-		if err := registry.Register(name); err != nil {
+		if err := guard.Registry().Register(name); err != nil {
 			return nil, err
 		}
 	}
-	logBreakers(registry, log)
-	logCalls(&policies, log)
-	g := &gateway{client: client, tools: tools, registry: registry, policies: policies}
-	return g, g.reroute(nil)
+	logBreakers(guard.Registry(), log)
+	return &gateway{client: client, tools: tools, guard: guard}, nil
 }
 
-// reroute says which tools stand in for which from the next call on. A guard never
-// changes, so this makes another one on the same registry.
+// change puts changed settings in force from the next call on, or nothing if one of
+// them is wrong. The health of the tools and their retry budgets stay.
+func (g *gateway) change(edit func(*toolhealth.Settings) error) error {
+	g.settings.Lock()
+	defer g.settings.Unlock()
+	settings := g.guard.Settings()
+	if err := edit(&settings); err != nil {
+		return err
+	}
+	return g.guard.SetSettings(settings)
+}
+
+// reroute replaces the substitutes of all tools.
 func (g *gateway) reroute(substitutes map[string][]string) error {
-	router, err := toolhealth.NewHealthRouter(substitutes)
-	if err != nil {
-		return err
-	}
-	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: g.registry, Router: router}, g.policies)
-	if err != nil {
-		return err
-	}
-	g.guard.Store(guard)
-	return nil
+	return g.change(func(s *toolhealth.Settings) error {
+		tools := make(map[string]toolhealth.ToolSettings)
+		for name := range g.tools {
+			tool := s.Tools[name]
+			tool.Substitutes = substitutes[name]
+			tools[name] = tool
+		}
+		for name := range substitutes {
+			if _, ok := tools[name]; !ok {
+				return fmt.Errorf("there is no tool %q", name)
+			}
+		}
+		s.Tools = tools
+		return nil
+	})
 }
 
-// handler is what agents may see.
+// handler returns the pages for agents.
 func (g *gateway) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /tools/{name}", g.callTool)
 	return mux
 }
 
-// admin is what only operators may see: serve it on another port.
+// admin returns the pages for operators only: serve them on another port.
 func (g *gateway) admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, g.registry.HealthSummary())
+		writeJSON(w, http.StatusOK, g.guard.Registry().HealthSummary())
 	})
 	mux.HandleFunc("POST /tools/{name}/isolate", g.operate((*toolhealth.Registry).Isolate))
 	mux.HandleFunc("POST /tools/{name}/reset", g.operate((*toolhealth.Registry).Reset))
 	mux.HandleFunc("PUT /config", func(w http.ResponseWriter, r *http.Request) {
-		config := g.registry.Config() // what the body leaves out stays as it is
-		change(w, r, &config, func() error { return g.registry.SetConfig(config) })
+		obey(w, r, func(body []byte) error { // a key that the body leaves out keeps its value
+			return g.change(func(s *toolhealth.Settings) error { return json.Unmarshal(body, s) })
+		})
 	})
 	mux.HandleFunc("PUT /routes", func(w http.ResponseWriter, r *http.Request) {
-		var substitutes map[string][]string
-		change(w, r, &substitutes, func() error { return g.reroute(substitutes) })
+		obey(w, r, func(body []byte) error {
+			var substitutes map[string][]string
+			if err := json.Unmarshal(body, &substitutes); err != nil {
+				return err
+			}
+			return g.reroute(substitutes)
+		})
 	})
 	return mux
 }
 
-// operate makes a handler of what an operator does with one tool.
+// operate returns the handler of an operator's action on one tool.
 func (g *gateway) operate(do func(*toolhealth.Registry, string) bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !do(g.registry, r.PathValue("name")) {
+		if !do(g.guard.Registry(), r.PathValue("name")) {
 			http.Error(w, "no such tool", http.StatusNotFound)
 			return
 		}
@@ -100,20 +119,20 @@ func (g *gateway) operate(do func(*toolhealth.Registry, string) bool) http.Handl
 	}
 }
 
-// change reads a body into v and puts it in force.
-func change(w http.ResponseWriter, r *http.Request, v any, apply func() error) {
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(v)
+// obey reads the body of an operator's request and applies it.
+func obey(w http.ResponseWriter, r *http.Request, apply func(body []byte) error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err == nil {
-		err = apply()
+		err = apply(body)
 	}
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest) // it names every field that is wrong
+		http.Error(w, err.Error(), http.StatusBadRequest) // the text names every wrong field
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// callTool is one tool call of an agent.
+// callTool runs one tool call of an agent.
 func (g *gateway) callTool(w http.ResponseWriter, r *http.Request) {
 	arguments, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -121,7 +140,7 @@ func (g *gateway) callTool(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctx, info := toolhealth.WithCallInfo(r.Context())
-	answer, err := toolhealth.Call(ctx, g.guard.Load(), r.PathValue("name"),
+	answer, err := toolhealth.Call(ctx, g.guard, r.PathValue("name"),
 		func(ctx context.Context, tool string) (string, error) {
 			return post(ctx, g.client, g.tools[tool], string(arguments))
 		})
@@ -130,14 +149,14 @@ func (g *gateway) callTool(w http.ResponseWriter, r *http.Request) {
 		if failed.RetryAfter > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(failed.RetryAfter.Seconds()))))
 		}
-		writeJSON(w, statusFor(failed.Reason), failed) // fit to be shown to the model as it is
+		writeJSON(w, statusFor(failed.Reason), failed) // safe to show to the model as it is
 		return
 	}
 	w.Header().Set("X-Served-By", info.Served)
 	_, _ = io.WriteString(w, answer)
 }
 
-// statusFor is the HTTP status for a stop reason.
+// statusFor returns the HTTP status for a stop reason.
 func statusFor(reason toolhealth.StopReason) int {
 	switch reason {
 	case toolhealth.StopUnknownTool:
@@ -166,12 +185,12 @@ type statusError struct {
 
 func (e *statusError) Error() string { return "status " + strconv.Itoa(e.code) }
 
-// ToolVerdict tells toolhealth whose fault it is.
+// ToolVerdict tells toolhealth what the status says about the tool.
 func (e *statusError) ToolVerdict() toolhealth.Verdict {
 	return toolhealth.ClassifyHTTPStatus(e.code, e.retryAfter)
 }
 
-// post is one request to a tool.
+// post makes one request to a tool.
 func post(ctx context.Context, client *http.Client, address, arguments string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(arguments))
 	if err != nil {
@@ -198,14 +217,13 @@ func addresses(base string, names ...string) map[string]string {
 	return tools
 }
 
-// policies are the guard's rules in this program; timeout is the limit of one
-// attempt.
-func policies(timeout time.Duration) toolhealth.GuardConfig {
-	config := toolhealth.DefaultGuardConfig()
-	config.Default.Timeout = timeout
-	config.Default.BackoffBase = timeout / 20
-	mail := config.Default
-	mail.SideEffects = true // not a second time unless it surely did not go out
-	config.Tools = map[string]toolhealth.Policy{"mail": mail}
-	return config
+// rules returns the settings of this program; timeout is the limit of one attempt.
+func rules(timeout time.Duration) toolhealth.Settings {
+	usual := toolhealth.Policy{Timeout: timeout, BackoffBase: timeout / 20}
+	mail := usual
+	mail.SideEffects = true // a mail is not repeated unless it surely did not go out
+	return toolhealth.Settings{
+		Policy: usual,
+		Tools:  map[string]toolhealth.ToolSettings{"mail": {Policy: &mail}},
+	}
 }

@@ -122,13 +122,18 @@ func TestTable_CheckKnowsTheBoundsOfEachKind(t *testing.T) {
 
 func TestTable_CheckReportsEveryProblemInOrder(t *testing.T) {
 	bad := part{Wait: -2, Tries: -2, Size: -2, Share: -2, Times: -2}
-	c := whole{Base: bad, Own: map[string]own{"b": {Part: &bad}, "": {}, "a": {Part: &part{Times: 5000}}}, Limit: -2}
+	worse := part{Wait: -3, Tries: -3, Size: -3, Share: -3, Times: -3}
+	c := whole{Base: bad, Own: map[string]own{"b": {Part: &worse}, "": {}, "a": {Part: &part{Times: 5000}}}, Limit: -2}
 	assert.Equal(t, []string{
 		"base.wait", "base.tries", "base.size", "base.share", "base.times",
 		"own", `own["a"].part.times`, `own["a"].part.times`,
 		`own["b"].part.wait`, `own["b"].part.tries`, `own["b"].part.size`, `own["b"].part.share`, `own["b"].part.times`,
 		"limit",
 	}, paths(c.table().Check()))
+	inherits := whole{Base: bad, Own: map[string]own{"a": {Part: &part{Wait: -2, Tries: -3, Size: -2, Share: -2, Times: -2}}}}
+	assert.Equal(t, []string{
+		"base.wait", "base.tries", "base.size", "base.share", "base.times", `own["a"].part.tries`,
+	}, paths(inherits.table().Check()), "what is inherited is reported once")
 	assert.Contains(t, c.table().Check(), fields.Problem{Field: "own", Value: `the key ""`, Allowed: "a name that is not empty"})
 }
 

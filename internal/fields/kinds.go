@@ -260,8 +260,17 @@ func Optional[T any](name string, c **T, start func() T, table func(*T) Table) F
 			return table(*c).write(at, table(&base))
 		},
 		check: func(p *Problems, at string) {
-			if *c != nil {
-				table(*c).check(p, at)
+			if *c == nil {
+				return
+			}
+			var own, inherited Problems
+			base := start()
+			table(*c).check(&own, at)
+			table(&base).check(&inherited, at)
+			for _, problem := range own {
+				if !slices.Contains(inherited, problem) { // which is reported where it comes from
+					*p = append(*p, problem)
+				}
 			}
 		},
 		resolve: func() {},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,8 +25,7 @@ import (
 // caseGuard returns a guard whose back-off has no jitter.
 func caseGuard(t testing.TB, gate *toolhealth.Gate, change func(*toolhealth.GuardConfig)) *toolhealth.Guard {
 	t.Helper()
-	c := toolhealth.DefaultGuardConfig()
-	c.Default.Jitter = 0
+	c := toolhealth.GuardConfig{Default: toolhealth.Policy{Jitter: toolhealth.Off, Timeout: toolhealth.Off}}
 	if change != nil {
 		change(&c)
 	}
@@ -247,16 +247,16 @@ func TestC73_JitterStaysInRange(t *testing.T) {
 	assert.InDelta(t, 750*time.Millisecond, lowest, float64(time.Microsecond))
 }
 
-func TestC82_NegativeNumbersAreErrorsAndZeroPolicyRunsOnce(t *testing.T) {
+func TestC82_NegativeNumbersAreErrorsAndZeroIsDefault(t *testing.T) {
 	for field, change := range map[string]func(*toolhealth.Policy){
-		"default.max_attempts": func(p *toolhealth.Policy) { p.MaxAttempts = -1 },
-		"default.retry_budget": func(p *toolhealth.Policy) { p.RetryBudget = -1 },
-		"default.max_wait":     func(p *toolhealth.Policy) { p.MaxWait = -1 },
-		"default.timeout":      func(p *toolhealth.Policy) { p.Timeout = -1 },
-		"default.backoff_base": func(p *toolhealth.Policy) { p.BackoffBase = -1 },
+		"default.max_attempts": func(p *toolhealth.Policy) { p.MaxAttempts = -2 },
+		"default.retry_budget": func(p *toolhealth.Policy) { p.RetryBudget = -2 },
+		"default.max_wait":     func(p *toolhealth.Policy) { p.MaxWait = -2 },
+		"default.timeout":      func(p *toolhealth.Policy) { p.Timeout = -2 },
+		"default.backoff_base": func(p *toolhealth.Policy) { p.BackoffBase = -2 },
 		"default.jitter":       func(p *toolhealth.Policy) { p.Jitter = math.NaN() },
 	} {
-		c := toolhealth.DefaultGuardConfig()
+		var c toolhealth.GuardConfig
 		change(&c.Default)
 		_, err := toolhealth.NewGuard(nil, c)
 		problem, ok := errors.AsType[*toolhealth.ConfigError](err)
@@ -264,13 +264,15 @@ func TestC82_NegativeNumbersAreErrorsAndZeroPolicyRunsOnce(t *testing.T) {
 			assert.Equal(t, field, problem.Field)
 		}
 	}
-	zero, err := toolhealth.NewGuard(nil, toolhealth.GuardConfig{})
+	off, err := toolhealth.NewGuard(nil, toolhealth.GuardConfig{Default: toolhealth.Policy{MaxAttempts: toolhealth.Off}})
 	require.NoError(t, err)
-	for _, guard := range []*toolhealth.Guard{zero, {}, nil} {
+	zero, err := toolhealth.NewGuard(nil, toolhealth.GuardConfig{Default: toolhealth.Policy{BackoffBase: toolhealth.Off}})
+	require.NoError(t, err)
+	for guard, want := range map[*toolhealth.Guard]int{off: 1, {}: 1, nil: 1, zero: 2} {
 		runs := 0
 		_, err := toolhealth.Call(t.Context(), guard, "search", always(status(503), &runs))
 		assert.Error(t, err)
-		assert.Equal(t, 1, runs)
+		assert.Equal(t, want, runs)
 	}
 }
 
@@ -334,6 +336,12 @@ func TestC111_ToolThatReplacesItselfIsConfigError(t *testing.T) {
 	for _, field := range []string{`substitutes["d"][0]`, `substitutes["a"][1]`, `substitutes[""]`, `substitutes["e"][0]`} {
 		assert.ErrorContains(t, err, field)
 	}
+}
+
+func TestC111_CircleIsSettingsError(t *testing.T) {
+	_, err := toolhealth.Load(strings.NewReader(`{"tools":{"a":{"substitutes":["b"]},"b":{"substitutes":["c"]},"c":{"substitutes":["a"]},"d":{"substitutes":["d"]}}}`))
+	assert.ErrorContains(t, err, `tools["c"].substitutes is part of the circle "a > b > c > a"`)
+	assert.ErrorContains(t, err, `tools["d"].substitutes[0] is "d", must be another tool than the primary`)
 }
 
 func TestC111_ErrorsOfAllCandidatesAreReachable(t *testing.T) {
@@ -416,7 +424,7 @@ func TestC116_SubstituteGetsItsOwnArgumentsOrDoesNotRun(t *testing.T) {
 	assert.ErrorIs(t, err, down, "the primary's error stays reachable")
 	h := caseHealth(t, r, "b")
 	assert.EqualValues(t, 1, h.Rejected)
-	assert.Zero(t, h.Failures, "a rejected request is not b's ill health")
+	assert.Zero(t, h.Failures, "a rejected request does not count against b")
 }
 
 func TestC118_CallInfoNamesServingTool(t *testing.T) {
@@ -434,6 +442,9 @@ func TestC118_CallInfoNamesServingTool(t *testing.T) {
 		out, err := toolhealth.Call(ctx, guard, "a", call)
 		require.NoError(t, err)
 		assert.Equal(t, "b", out)
+		require.Len(t, info.Skipped, 1, "call %d", i)
+		assert.Equal(t, "a", info.Skipped[0].Tool)
+		info.Skipped = nil
 		assert.Equal(t, toolhealth.CallInfo{Requested: "a", Served: "b", Attempts: attempts}, *info, "call %d", i)
 	}
 	assert.EqualValues(t, 4, caseHealth(t, r, "a").Guard.Fallbacks)
@@ -460,7 +471,7 @@ func TestC127_AbandonedCallsAreCountedUntilTheyEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold = 0 })
 		guard := caseGuard(t, &toolhealth.Gate{Registry: r}, func(c *toolhealth.GuardConfig) {
-			c.Default = toolhealth.Policy{Timeout: 50 * time.Millisecond, Detach: true}
+			c.Default = toolhealth.Policy{MaxAttempts: 1, Timeout: 50 * time.Millisecond, Detach: true}
 		})
 		call := func(tool string, fn toolFunc) {
 			began := time.Now()
@@ -474,11 +485,11 @@ func TestC127_AbandonedCallsAreCountedUntilTheyEnd(t *testing.T) {
 				return "too late", nil
 			})
 		}
-		assert.EqualValues(t, 9, caseHealth(t, r, "slow").Guard.Abandoned, "those that began in the last 480ms")
+		assert.EqualValues(t, 9, caseHealth(t, r, "slow").Guard.Abandoned, "the calls that began in the last 480ms")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		h := caseHealth(t, r, "slow")
-		assert.Zero(t, h.Guard.Abandoned, "all have ended; the bubble would tell if not")
+		assert.Zero(t, h.Guard.Abandoned, "all have ended; otherwise the bubble would report it")
 		assert.EqualValues(t, 1000, h.Failures)
 		assert.Zero(t, h.Successes, "late results are dropped")
 		assert.Zero(t, h.InFlight)
@@ -489,7 +500,7 @@ func TestC127_AbandonedCallsAreCountedUntilTheyEnd(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		h = caseHealth(t, r, "stuck")
-		assert.EqualValues(t, 10, h.Guard.Abandoned, "visible for as long as it lasts")
+		assert.EqualValues(t, 10, h.Guard.Abandoned, "visible for as long as the call runs")
 		assert.EqualValues(t, 10, h.Failures)
 		close(never)
 		synctest.Wait()
@@ -509,7 +520,7 @@ func TestC129_EndingRootContextEndsAllCalls(t *testing.T) {
 			wg.Go(func() {
 				_, err := toolhealth.Call(root, guard, "search", func(ctx context.Context, _ string) (string, error) {
 					if i%2 == 0 {
-						return "", status(503) // and into the back-off
+						return "", status(503) // into the back-off
 					}
 					<-ctx.Done()
 					return "", ctx.Err()

@@ -38,7 +38,7 @@ func TestGuardConfig_ValidateReportsEveryField(t *testing.T) {
 	all := toolhealth.Policy{}
 	for _, b := range bad {
 		for _, set := range b.set {
-			c := toolhealth.DefaultGuardConfig()
+			c := toolhealth.GuardConfig{}
 			set(&c.Default)
 			set(&all)
 			assert.Equal(t, []string{"default." + b.field}, guardConfigFields(c.Validate()))

@@ -84,7 +84,7 @@ func bare(p toolhealth.Policy) toolhealth.Policy {
 			*n = toolhealth.Off
 		}
 	}
-	for _, d := range []*time.Duration{&p.Timeout, &p.BackoffBase, &p.BackoffMax, &p.MaxWait} {
+	for _, d := range []*time.Duration{&p.Timeout, &p.BackoffBase, &p.BackoffMax, &p.MaxWait, &p.RetryRefill} {
 		if *d == 0 {
 			*d = toolhealth.Off
 		}
@@ -100,7 +100,7 @@ func bare(p toolhealth.Policy) toolhealth.Policy {
 // ignoreEvents is an observer that does nothing.
 func ignoreEvents(context.Context, toolhealth.Event) {}
 
-// The verdicts that the tests return from tools and hand to Next.
+// Verdicts for the errors of tools and for Next.
 var (
 	serverError   = toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindServerError}
 	retryable     = toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindServerError, Retryable: true}
@@ -191,7 +191,7 @@ func obeys(d time.Duration) func(context.Context, string) (string, error) {
 	}
 }
 
-// ignores returns a tool function that takes this long, whatever its ctx says.
+// ignores returns a tool function that takes this long and ignores its ctx.
 func ignores(d time.Duration) func(context.Context, string) (string, error) {
 	return func(context.Context, string) (string, error) {
 		time.Sleep(d)
@@ -199,7 +199,7 @@ func ignores(d time.Duration) func(context.Context, string) (string, error) {
 	}
 }
 
-// toolError returns err as a *ToolError, which it must be.
+// toolError returns err as a *ToolError, or fails the test.
 func toolError(t testing.TB, err error) *toolhealth.ToolError {
 	t.Helper()
 	var e *toolhealth.ToolError

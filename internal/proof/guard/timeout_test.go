@@ -143,8 +143,8 @@ func TestGuard_AbandonedAttemptsEndWithTheirTools(t *testing.T) {
 }
 
 func TestGuard_AnswerAtTimeoutCountsOnce(t *testing.T) {
-	// Both are ready at the same instant; whichever the guard sees first, the tool
-	// counts once and Abandoned is 0 in the end.
+	// The answer and the timeout are ready at the same instant. Whichever the guard sees
+	// first, the tool counts once and Abandoned is 0 in the end.
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
 			r := patient(t)
@@ -179,7 +179,7 @@ func TestPolicy_DefaultTimeoutIsNotRepeated(t *testing.T) {
 				gc.Default.Timeout = c.timeout
 			})
 			start := time.Now()
-			_, err := toolhealth.Call(t.Context(), g, "a", untilDone)
+			_, err := toolhealth.Call(t.Context(), g, "a", hang)
 			e := toolError(t, err)
 			assert.Equal(t, toolhealth.StopRetryExhausted, e.Reason)
 			assert.Equal(t, toolhealth.KindTimeout, e.Kind)
@@ -205,7 +205,7 @@ func TestPolicy_DefaultTimeoutGoesOnToSubstitute(t *testing.T) {
 		g := guardWithBackups(t, patient(t), func(gc *toolhealth.GuardConfig) { gc.Default.Timeout = 0 }, "b")
 		out, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, tool string) (string, error) {
 			if tool == "a" {
-				return untilDone(ctx, tool)
+				return hang(ctx, tool)
 			}
 			return "answer of " + tool, nil
 		})
@@ -223,10 +223,10 @@ func TestGuard_CallerDeadlineCountsAboveFloor(t *testing.T) {
 		reason   toolhealth.StopReason
 	}{
 		{"under the floor", 999 * time.Millisecond, toolhealth.DefaultDeadlineFloor, 0, toolhealth.StopCanceled},
-		{"at the floor", time.Second, toolhealth.DefaultDeadlineFloor, 1, toolhealth.StopNonRetryable},
-		{"no floor", time.Millisecond, toolhealth.Off, 1, toolhealth.StopNonRetryable},
+		{"at the floor", time.Second, toolhealth.DefaultDeadlineFloor, 1, toolhealth.StopTimeout},
+		{"no floor", time.Millisecond, toolhealth.Off, 1, toolhealth.StopTimeout},
 		{"the default, under it", 999 * time.Millisecond, 0, 0, toolhealth.StopCanceled},
-		{"the default, at it", time.Second, 0, 1, toolhealth.StopNonRetryable},
+		{"the default, at it", time.Second, 0, 1, toolhealth.StopTimeout},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -285,7 +285,7 @@ func TestGuard_TimeoutIsLeastLeaseOfProbe(t *testing.T) {
 	})
 }
 
-// Once the time of an attempt is up, its error does not matter.
+// After the timeout of an attempt, its error does not matter.
 func TestGuard_AttemptPastTimeoutIsTimeoutWhateverItsError(t *testing.T) {
 	for _, own := range []error{errors.New("socket hang up"), context.Canceled, statusErr(499)} {
 		synctest.Test(t, func(t *testing.T) {
@@ -365,4 +365,10 @@ func TestGuard_ClassifierSeesTimeoutAndToolText(t *testing.T) {
 		})
 		assert.Equal(t, []string{"gave up on page 7"}, read)
 	})
+}
+
+// hang is a tool function that does nothing until its context is done.
+func hang(ctx context.Context, _ string) (string, error) {
+	<-ctx.Done()
+	return "", ctx.Err()
 }

@@ -63,8 +63,8 @@ func playText(t *testing.T, lines ...string) error {
 	return playInBubble(t, s, false)
 }
 
-// wrongAnswers are lines that expect a wrong answer after t has tripped and before u
-// is known, with what the error has to say.
+// wrongAnswers maps lines that expect a wrong answer, played after t has tripped and
+// before u is known, to the text that the error must have.
 var wrongAnswers = []struct{ line, says string }{
 	{"allow t -> admitted", "expected admitted, came refused circuit_open retry_after=30s"},
 	{"allow t -> refused isolated", "expected refused isolated, came refused circuit_open"},
@@ -232,26 +232,27 @@ func TestParse_ReadsLineByLine(t *testing.T) {
 // requireSettings checks what the settings of TestParse_ReadsLineByLine change.
 func requireSettings(t *testing.T, s *Scenario) {
 	t.Helper()
-	config, wantConfig := toolhealth.DefaultConfig(), toolhealth.DefaultConfig()
-	wantConfig.Breaker.FailureThreshold, wantConfig.Breaker.RecoveryGrowth, wantConfig.RegisteredOnly = 1, 1.5, true
-	require.NoError(t, configureRegistry(&config, s.Steps[0].set))
-	require.Equal(t, wantConfig, config)
+	settings, want := usualSettings(), usualSettings()
+	base := toolhealth.BreakerConfig{FailureThreshold: 1, ProbeTimeout: 30 * time.Second, RecoveryGrowth: 1.5}
+	want.Breaker, want.RegisteredOnly = base, true
+	require.NoError(t, configureRegistry(&settings, s.Steps[0].set))
+	require.Equal(t, want, settings)
 
-	breaker, wantBreaker := toolhealth.DefaultBreakerConfig(), toolhealth.DefaultBreakerConfig()
-	guard, wantGuard := toolhealth.DefaultGuardConfig(), toolhealth.DefaultGuardConfig()
-	wantBreaker.RecoveryDuration, wantGuard.Default.SideEffects = 90*time.Second, true
-	own, err := configureTool(&breaker, &guard.Default, s.Steps[1].set)
-	require.NoError(t, err)
-	require.True(t, own)
-	require.Equal(t, wantBreaker, breaker)
-	require.Equal(t, wantGuard, guard)
+	want.Policy.Jitter, want.Policy.RetryBudget = toolhealth.Off, 2
+	require.NoError(t, configureGuard(&settings, s.Steps[3].set))
+	require.Equal(t, want, settings)
 
-	wantGuard.Default.Jitter, wantGuard.Default.RetryBudget = 0, 2
-	require.NoError(t, configureGuard(&guard, s.Steps[3].set))
-	require.Equal(t, wantGuard, guard)
+	breaker, policy := base, want.Policy
+	breaker.RecoveryDuration, policy.SideEffects = 90*time.Second, true
+	want.Tools = map[string]toolhealth.ToolSettings{"search": {Breaker: &breaker, Policy: &policy}}
+	require.NoError(t, configureTool(&settings, "search", s.Steps[1].set))
+	require.Equal(t, want, settings)
+	want.Tools["plain"] = toolhealth.ToolSettings{}
+	require.NoError(t, configureTool(&settings, "plain", nil))
+	require.Equal(t, want, settings, "other tools keep theirs")
 }
 
-// badLines are lines that Parse has to refuse, by what is wrong with them.
+// badLines are lines that Parse must refuse, by their mistakes.
 var badLines = map[string]string{
 	"unknown verb":                                   "alow t -> admitted",
 	"a verb in capitals":                             "Allow t",
@@ -281,7 +282,7 @@ var badLines = map[string]string{
 	"an arrow missing before admitted":               "allow t admitted",
 	"an arrow missing before a key":                  "health t calls=1",
 	"an arrow missing before transitions":            "transitions t closed>open",
-	"an arrow glued to its neighbour":                "available t ->true",
+	"an arrow glued to its neighbor":                 "available t ->true",
 	"nothing after the arrow":                        "available t ->",
 	"two arrows":                                     "available t -> true -> true",
 	"an arrow after a verb that does not answer":     "at 30s -> true",
@@ -337,7 +338,7 @@ var badLines = map[string]string{
 	"a guard after the story has begun":              "guard jitter=0",
 	"fallback without a substitute":                  "fallback t",
 	"call without a colon":                           "call t t=ok -> ok",
-	"call with a colon glued to its neighbour":       "call t: t=ok",
+	"call with a colon glued to its neighbor":        "call t: t=ok",
 	"call without a script":                          "call t : -> ok",
 	"call with an empty script":                      "call t : t= -> ok",
 	"call with a script of no tool":                  "call t : =ok",
@@ -358,7 +359,7 @@ var badLines = map[string]string{
 func TestParse_BadLineIsErrorWithItsPlace(t *testing.T) {
 	for name, bad := range badLines {
 		t.Run(name, func(t *testing.T) {
-			// Set-up lines are tried where they may stand, unless that is the point.
+			// A set-up line stands at the beginning, unless its place is the mistake.
 			before := "allow t as p\nat 10s\n"
 			verb, _, _ := strings.Cut(bad, " ")
 			if slices.Contains(setupVerbs, verb) && !strings.Contains(name, "has begun") {
@@ -402,7 +403,7 @@ func TestParse_NotationIsWrittenDown(t *testing.T) {
 		assert.NotErrorIs(t, err, errUnknownVerb, verb)
 		assert.Regexp(t, "`"+verb+"[ `]", manual)
 	}
-	// And its example is right.
+	// The example of the notation gives the right answers.
 	_, example, _ := strings.Cut(manual, "\n\n    ")
 	example, _, _ = strings.Cut(example, "\n\n")
 	assert.NoError(t, playText(t, example))

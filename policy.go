@@ -1,0 +1,113 @@
+package toolhealth
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/toolhealth/toolhealth/internal/retry"
+)
+
+// ruleSet is the configuration of a Guard as calls use it. It never changes.
+type ruleSet struct {
+	gate     *Gate
+	config   GuardConfig
+	usual    *policy // of tools that have none of their own
+	tools    map[string]*policy
+	settings *Settings // nil if the guard is not of New
+	base     time.Time // of durations, where there is no registry
+}
+
+// newRuleSet returns a valid configuration as calls use it.
+func newRuleSet(gate *Gate, config GuardConfig) *ruleSet {
+	rs := &ruleSet{
+		gate: gate, config: config, usual: newPolicy(config.Default), tools: make(map[string]*policy, len(config.Tools)),
+		base: time.Now(),
+	}
+	for tool, p := range config.Tools {
+		rs.tools[tool] = newPolicy(p)
+	}
+	return rs
+}
+
+// ruled returns the rules in force. Those of the zero Guard make each call once.
+func (g *Guard) ruled() *ruleSet {
+	if g != nil {
+		if rs := g.rules.Load(); rs != nil {
+			return rs
+		}
+	}
+	return &ruleSet{gate: new(Gate), usual: new(policy), base: time.Now()}
+}
+
+// policy is a Policy with all defaults filled in: a number that is zero is off.
+type policy struct {
+	Policy
+	// usualTimeout says that Timeout is the default. An attempt that it ends is not
+	// repeated.
+	usualTimeout bool
+}
+
+func newPolicy(p Policy) *policy {
+	c := &policy{Policy: p, usualTimeout: p.Timeout == 0}
+	c.table().Resolve()
+	return c
+}
+
+// of returns the policy of a tool, or why it has none.
+func (rs *ruleSet) of(tool string) (*policy, error) {
+	if p := rs.tools[tool]; p != nil {
+		return p, nil
+	}
+	if rs.config.PolicyOf == nil {
+		return rs.usual, nil
+	}
+	return rs.ask(tool)
+}
+
+// ask returns what PolicyOf says of a tool.
+func (rs *ruleSet) ask(tool string) (p *policy, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			p, err = rs.usual, fmt.Errorf("toolhealth: PolicyOf panicked for %.80q: %v", tool, v)
+		}
+	}()
+	own := rs.config.PolicyOf(tool, rs.config.Default)
+	if own == rs.config.Default {
+		return rs.usual, nil
+	}
+	if err := configError(own.table().Check()); err != nil {
+		return rs.usual, fmt.Errorf("toolhealth: PolicyOf of %.80q: %w", tool, err)
+	}
+	return newPolicy(own), nil
+}
+
+// nextWait says how long to wait before the next attempt, and whether that costs a
+// token, or why there is none. room is the time that the caller has left. The wait that
+// the tool stated, or the back-off without its jitter, has to fit; the jitter takes at
+// most half of the room after it. A wait as the tool stated it costs no token.
+func (c *policy) nextWait(v Verdict, attempt int, room time.Duration) (reason StopReason, wait time.Duration, costs bool) {
+	stated := max(v.RetryAfter, 0)
+	backoff := retry.Delay(c.BackoffBase, c.BackoffMax, c.BackoffFactor, attempt)
+	wait, least := retry.Spread(stated, backoff, c.Jitter, rand.Float64())
+	if least >= room || c.MaxWait > 0 && least > c.MaxWait {
+		if stated > 0 && stated == least {
+			return StopRateLimited, stated, false
+		}
+		return StopRetryExhausted, stated, false
+	}
+	if c.MaxWait > 0 {
+		wait = min(wait, c.MaxWait)
+	}
+	wait = min(wait, least+(room-least)/2)
+	return RetryAllowed, wait, c.RetryBudget > 0 && (stated == 0 || stated < least)
+}
+
+// takeToken takes a token for a retry, or counts that there is none.
+func (c *policy) takeToken(stats *guardStats, now int64) bool {
+	if stats.tokens.Take(c.RetryBudget, c.RetryRefill, now) {
+		return true
+	}
+	stats.exhausted.Add(1)
+	return false
+}

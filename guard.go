@@ -43,7 +43,8 @@ type Guard struct {
 	// rules is replaced as a whole by SetSettings. A call loads it once and keeps to
 	// it. It is nil in the zero Guard.
 	rules atomic.Pointer[ruleSet]
-	mu    sync.Mutex // held to put other Settings in force
+	live  atomic.Pointer[Gate] // the gate of rules, for gates from before; nil if the guard is not of New
+	mu    sync.Mutex           // held to put other Settings in force
 }
 
 // NewGuard returns a guard on top of a gate, or every problem of the configuration at
@@ -60,6 +61,16 @@ func NewGuard(gate *Gate, config GuardConfig) (*Guard, error) {
 	g := new(Guard)
 	g.rules.Store(newRuleSet(gate, config))
 	return g, nil
+}
+
+// ruled returns the rules in force. Those of the zero Guard make each call once.
+func (g *Guard) ruled() *ruleSet {
+	if g != nil {
+		if rs := g.rules.Load(); rs != nil {
+			return rs
+		}
+	}
+	return &ruleSet{gate: new(Gate), usual: new(policy), base: time.Now()}
 }
 
 // Call makes one guarded call. It runs fn with the name of the tool that serves,
@@ -526,8 +537,12 @@ func (c *call) classify(err error) {
 	if c.cut = c.frame != nil && c.frame.Err() != nil && c.ctx.Err() == nil; c.cut {
 		err = &attemptTimeoutError{err}
 	}
+	ctx := c.ctx
+	if c.frame != nil {
+		ctx = withNotes(ctx, &c.frame.Attempt.Notes)
+	}
 	took := time.Duration(c.ended - c.admission.start)
-	v := verdictAt(c.ctx, c.rules.gate.Classify, err, took, c.rules.gate.floor())
+	v := verdictAt(ctx, c.rules.gate.Classify, err, took, c.rules.gate.floor())
 	if c.node != nil {
 		v.RetryAfter = c.node.Value.bounded(v.RetryAfter)
 	}
@@ -618,7 +633,7 @@ func (c *call) replaceable(reason StopReason) bool {
 	switch {
 	case reason == StopCanceled, reason == StopOutcomeUnknown:
 		return false
-	case c.last.Outcome == OutcomeRejected && !c.substitute:
+	case c.last.Outcome == OutcomeRejected && !c.substitute && c.last.Kind != KindUnauthorized && c.last.Kind != KindGone:
 		return false // a substitute would reject the request, too
 	case c.last.Outcome == OutcomeNeutral && c.last.Kind == KindDenied:
 		return false

@@ -280,7 +280,7 @@ func assertNoAdapter(t *testing.T, tool string, c Candidate) {
 
 func TestGuardNext_SpendsBudget(t *testing.T) {
 	g := guardOn(t, patient(t), func(c *GuardConfig) { c.Default.MaxAttempts, c.Default.RetryBudget = 9, 2 })
-	next := func(status int) StopReason { return g.Next("a", 1, ClassifyHTTPStatus(status, "")).Reason }
+	next := func(status int) StopReason { return g.Next("a", 1, ClassifyHTTP(status, nil)).Reason }
 	assert.Equal(t, RetryAllowed, next(503))
 	assert.Equal(t, RetryAllowed, next(503))
 	assert.Equal(t, StopRetryBudgetExhausted, next(503))
@@ -315,7 +315,7 @@ func TestGuardNext_LoopEndsAsCallDoes(t *testing.T) {
 						runs++
 						v := Verdict{}
 						if runs <= failures {
-							v = ClassifyHTTPStatus(503, "")
+							v = ClassifyHTTP(503, nil)
 						}
 						d := g.Next("a", runs, v)
 						reason = d.Reason

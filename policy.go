@@ -30,16 +30,6 @@ func newRuleSet(gate *Gate, config GuardConfig) *ruleSet {
 	return rs
 }
 
-// ruled returns the rules in force. Those of the zero Guard make each call once.
-func (g *Guard) ruled() *ruleSet {
-	if g != nil {
-		if rs := g.rules.Load(); rs != nil {
-			return rs
-		}
-	}
-	return &ruleSet{gate: new(Gate), usual: new(policy), base: time.Now()}
-}
-
 // policy is a Policy with all defaults filled in: a number that is zero is off.
 type policy struct {
 	Policy

@@ -3,11 +3,11 @@ package toolhealth
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolhealth/toolhealth/internal/fields"
@@ -43,23 +43,6 @@ func NewHealthRouter(substitutes map[string][]string) (*HealthRouter, error) {
 		return nil, err
 	}
 	return r, nil
-}
-
-// checkSubstitutes notes what is wrong with the list of one tool.
-func checkSubstitutes(p *fields.Problems, field, primary string, list []string) {
-	seen := map[string]bool{primary: true}
-	for i, name := range list {
-		at := fmt.Sprintf("%s[%d]", field, i)
-		switch {
-		case name == "":
-			p.Add(at, `""`, "the name of a tool")
-		case name == primary:
-			p.Add(at, fmt.Sprintf("%.80q", name), "another tool than the primary")
-		case seen[name]:
-			p.Add(at, fmt.Sprintf("%.80q", name), "listed once")
-		}
-		seen[name] = true
-	}
 }
 
 // Substitutes returns a copy of the tool's substitutes in the order of
@@ -238,16 +221,15 @@ type Gate struct {
 	// Zero means DefaultDeadlineFloor. Off means no floor.
 	DeadlineFloor time.Duration
 
-	// guard is the Guard of New that this gate belongs to: then its rules say which
-	// gate is in force.
-	guard *Guard
+	// live is set in the gates of a Guard of New: it leads to the one that is in force.
+	live *atomic.Pointer[Gate]
 }
 
 // current returns the gate that is in force: g, unless g is that of a guard that has
-// got other Settings since.
+// other Settings by now.
 func (g *Gate) current() *Gate {
-	if g != nil && g.guard != nil {
-		return g.guard.ruled().gate
+	if g != nil && g.live != nil {
+		return g.live.Load()
 	}
 	return g
 }

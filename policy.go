@@ -2,20 +2,26 @@ package toolhealth
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolhealth/toolhealth/internal/retry"
 )
 
-// ruleSet is the configuration of a Guard as calls use it. It never changes.
+// ruleSet is the configuration of a Guard as calls use it. It never changes, except that
+// it remembers answers.
 type ruleSet struct {
 	gate     *Gate
 	config   GuardConfig
 	usual    *policy // of tools that have none of their own
 	tools    map[string]*policy
 	settings *Settings // nil if the guard is not of New
-	base     time.Time // of durations, where there is no registry
+	// asked has policies by what PolicyOf has said, because to check one takes longer
+	// than a call. A map in it never changes; each call may put another in its place.
+	asked atomic.Pointer[map[Policy]*policy]
+	base  time.Time // of durations, where there is no registry
 }
 
 // newRuleSet returns a valid configuration as calls use it.
@@ -66,10 +72,32 @@ func (rs *ruleSet) ask(tool string) (p *policy, err error) {
 	if own == rs.config.Default {
 		return rs.usual, nil
 	}
+	known := rs.asked.Load()
+	if known != nil && (*known)[own] != nil {
+		return (*known)[own], nil
+	}
 	if err := configError(own.table().Check()); err != nil {
 		return rs.usual, fmt.Errorf("toolhealth: PolicyOf of %.80q: %w", tool, err)
 	}
-	return newPolicy(own), nil
+	p = newPolicy(own)
+	rs.remember(known, own, p)
+	return p, nil
+}
+
+// maxAsked is how many answers of PolicyOf are kept. Few hosts have more kinds of tools.
+const maxAsked = 64
+
+// remember keeps a policy that is valid, unless there are many or another call keeps one
+// at the same time.
+func (rs *ruleSet) remember(known *map[Policy]*policy, own Policy, p *policy) {
+	more := map[Policy]*policy{own: p}
+	if known != nil {
+		if len(*known) >= maxAsked {
+			return
+		}
+		maps.Copy(more, *known)
+	}
+	rs.asked.CompareAndSwap(known, &more)
 }
 
 // nextWait says how long to wait before the next attempt, and whether that costs a

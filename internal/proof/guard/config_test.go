@@ -155,3 +155,19 @@ func TestGuardConfig_WrongPolicyOfFailsTheCall(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "answer of c", out, "a substitute without a policy is passed over")
 }
+
+// Each answer counts, however many there are and although answers are remembered.
+func TestGuardConfig_PolicyOfMayAnswerAnything(t *testing.T) {
+	attempts := 0
+	g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) {
+		c.PolicyOf = func(string, toolhealth.Policy) toolhealth.Policy {
+			return bare(toolhealth.Policy{MaxAttempts: attempts})
+		}
+	})
+	for range 2 {
+		for attempts = 1; attempts <= 100; attempts++ {
+			_, err := toolhealth.Call(t.Context(), g, "a", failing(errBusy).run)
+			assert.Equal(t, attempts, toolError(t, err).Attempts)
+		}
+	}
+}

@@ -104,7 +104,7 @@ type Verdict struct {
 	Kind       Kind          // KindNone for a success
 	Retryable  bool          // the same call may succeed later
 	NotSent    bool          // it surely never reached the tool: safe to repeat whatever the tool does
-	RetryAfter time.Duration // stated wait, 0 if none
+	RetryAfter time.Duration // wait that a throttle or a failure stated; zero means none
 }
 
 // Classifier says what the error of a call means. ctx is the caller's, not one

@@ -40,9 +40,15 @@ type BreakerConfig struct {
 	// until Reset.
 	ProbeTimeout time.Duration
 	// MaxOpenDuration bounds every wait, counted from when the breaker opened:
-	// late failures that restart the cooldown, a Retry-After, and growth.
-	// 0: no bound.
+	// late failures that restart the cooldown, a stated wait, and growth. Zero means
+	// no bound.
 	MaxOpenDuration time.Duration
+	// MaxStatedWait bounds the waits that the tool states, in a throttle or in a
+	// failure with a Retry-After: for so long every caller is refused with
+	// StopRateLimited. MaxOpenDuration bounds them, too. Zero means MaxOpenDuration.
+	// Off means that a stated wait binds only the call that heard it, for a tool that
+	// reaches many sites.
+	MaxStatedWait time.Duration
 	// RecoveryGrowth is the factor on the cooldown for each failed probe in a
 	// row. 0 and 1 keep the cooldown fixed; between them is an error.
 	RecoveryGrowth float64
@@ -63,6 +69,10 @@ type BreakerConfig struct {
 	// TripMinCalls: see TripScore.
 	TripMinCalls int
 }
+
+// Off switches a rule off where zero means its default: see
+// BreakerConfig.MaxStatedWait.
+const Off = -1
 
 // DefaultBreakerConfig returns the defaults: open after 3 consecutive failures,
 // probe after 30s under a lease of 30s, never wait longer than 10m.
@@ -175,6 +185,9 @@ func (c BreakerConfig) check(p *problems) {
 	}
 	p.duration("probe_timeout", c.ProbeTimeout)
 	p.duration("max_open_duration", c.MaxOpenDuration)
+	if c.MaxStatedWait != Off {
+		p.duration("max_stated_wait", c.MaxStatedWait)
+	}
 	p.factor("recovery_growth", c.RecoveryGrowth)
 	p.fraction("recovery_jitter", c.RecoveryJitter)
 	p.count("probe_successes", c.ProbeSuccesses)
@@ -252,6 +265,7 @@ func (c *BreakerConfig) fields() []jsonField {
 		duration("recovery_duration", &c.RecoveryDuration),
 		duration("probe_timeout", &c.ProbeTimeout),
 		duration("max_open_duration", &c.MaxOpenDuration),
+		duration("max_stated_wait", &c.MaxStatedWait),
 		{"recovery_growth", &c.RecoveryGrowth, mustNumber},
 		{"recovery_jitter", &c.RecoveryJitter, mustNumber},
 		{"probe_successes", &c.ProbeSuccesses, mustCount},

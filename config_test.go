@@ -68,6 +68,9 @@ func TestEveryFieldOfABreakerConfigIsChecked(t *testing.T) {
 		{"max_open_duration", func(c *BreakerConfig) { c.MaxOpenDuration = -time.Second }, "-1s", years},
 		{"max_open_duration", func(c *BreakerConfig) { c.MaxOpenDuration = 0 }, "", ""},
 		{"max_open_duration", func(c *BreakerConfig) { c.MaxOpenDuration = math.MaxInt64 }, "2562047h47m16.854775807s", years},
+		{"max_stated_wait", func(c *BreakerConfig) { c.MaxStatedWait = Off }, "", ""},
+		{"max_stated_wait", func(c *BreakerConfig) { c.MaxStatedWait = time.Hour }, "", ""},
+		{"max_stated_wait", func(c *BreakerConfig) { c.MaxStatedWait = -2 }, "-2ns", years},
 		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = -2 }, "-2", "0, or between 1 and 1000"},
 		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = 0 }, "", ""},
 		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = 0.99 }, "0.99", "0, or between 1 and 1000"},
@@ -109,7 +112,7 @@ func TestEveryFieldOfABreakerConfigIsChecked(t *testing.T) {
 
 func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
 	bad := BreakerConfig{
-		FailureThreshold: -1, RecoveryDuration: -1, ProbeTimeout: -1, MaxOpenDuration: -1, RecoveryGrowth: -1,
+		FailureThreshold: -1, RecoveryDuration: -1, ProbeTimeout: -1, MaxOpenDuration: -1, MaxStatedWait: -2, RecoveryGrowth: -1,
 		RecoveryJitter: -1, ProbeSuccesses: -1, SlowCallDuration: -1, TripScore: -1, TripMinCalls: -1,
 	}
 	c := Config{
@@ -118,7 +121,7 @@ func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
 		MaxTools: -1,
 	}
 	fields := []string{
-		"failure_threshold", "recovery_duration", "probe_timeout", "max_open_duration", "recovery_growth",
+		"failure_threshold", "recovery_duration", "probe_timeout", "max_open_duration", "max_stated_wait", "recovery_growth",
 		"recovery_jitter", "probe_successes", "slow_call_duration", "trip_score", "trip_min_calls",
 	}
 	var want, got []string
@@ -171,13 +174,13 @@ func TestAConfigGoesThroughJSONAndBack(t *testing.T) {
 	c := Config{
 		Breaker: BreakerConfig{
 			FailureThreshold: 4, RecoveryDuration: 90 * time.Second, ProbeTimeout: 1500 * time.Millisecond,
-			MaxOpenDuration: time.Hour, RecoveryGrowth: 2.5, RecoveryJitter: 0.25, ProbeSuccesses: 2,
+			MaxOpenDuration: time.Hour, MaxStatedWait: 2 * time.Minute, RecoveryGrowth: 2.5, RecoveryJitter: 0.25, ProbeSuccesses: 2,
 			SlowCallDuration: 7, TripScore: 0.4, TripMinCalls: 12,
 		},
 		Tools:    map[string]BreakerConfig{"a": {FailureThreshold: 9}, "b": {TripMinCalls: 1}},
 		MaxTools: 77, RegisteredOnly: true,
 	}
-	const breaker = `{"failure_threshold":4,"recovery_duration":"1m30s","probe_timeout":"1.5s","max_open_duration":"1h0m0s",` +
+	const breaker = `{"failure_threshold":4,"recovery_duration":"1m30s","probe_timeout":"1.5s","max_open_duration":"1h0m0s","max_stated_wait":"2m0s",` +
 		`"recovery_growth":2.5,"recovery_jitter":0.25,"probe_successes":2,"slow_call_duration":"7ns","trip_score":0.4,"trip_min_calls":12}`
 	text, err := json.Marshal(c.Breaker)
 	require.NoError(t, err)
@@ -273,7 +276,7 @@ func TestEveryProblemInJSONIsReportedAtOnce(t *testing.T) {
 toolhealth: config: max_tools is 1.5, must be a whole number
 toolhealth: config: registered_only is 1, must be true or false
 toolhealth: config: tools["a"].probe_timeout is 2, must be a duration such as "30s"
-toolhealth: config: tools["a"].x is unknown, must be one of failure_threshold, recovery_duration, probe_timeout, max_open_duration, recovery_growth, recovery_jitter, probe_successes, slow_call_duration, trip_score, trip_min_calls
+toolhealth: config: tools["a"].x is unknown, must be one of failure_threshold, recovery_duration, probe_timeout, max_open_duration, max_stated_wait, recovery_growth, recovery_jitter, probe_successes, slow_call_duration, trip_score, trip_min_calls
 toolhealth: config: tools["b"] is 3, must be an object`)
 	assert.Equal(t, Config{}, c)
 	assert.EqualError(t, json.Unmarshal([]byte(`{"tools":{"a":{}},"zones":1}`), &c),

@@ -347,7 +347,7 @@ func ExampleErrorRules() {
 	// Output:
 	// neutral denied 0s
 	// throttled rate_limited 1m30s
-	// tool temporarily unavailable: rate limited; retry after 90s
+	// tool temporarily unavailable: it asked to wait; retry after 90s
 }
 
 // The same error can be the fault of the model or of the tool. The code that knows

@@ -765,8 +765,8 @@ func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
 	return StopCircuitOpen, time.Duration(wait)
 }
 
-// bounded returns a stated wait, at most the tool's MaxOpenDuration, because the
+// bounded returns a stated wait as the call that heard it has to keep it: the
 // breaker refuses for no longer.
 func (e *entry) bounded(wait time.Duration) time.Duration {
-	return time.Duration(e.snap.Load().Params.Cap(int64(max(wait, 0))))
+	return time.Duration(e.snap.Load().Params.Heard(int64(wait)))
 }

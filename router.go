@@ -101,7 +101,7 @@ var (
 	ErrRefused       error = &refusedError{text: "toolhealth: refused"}
 	ErrCircuitOpen   error = &refusedError{"tool temporarily unavailable: circuit breaker open", ErrRefused}
 	ErrProbeInFlight error = &refusedError{"tool temporarily unavailable: recovery is being probed", ErrRefused}
-	ErrRateLimited   error = &refusedError{"tool temporarily unavailable: rate limited", ErrRefused}
+	ErrRateLimited   error = &refusedError{"tool temporarily unavailable: it asked to wait", ErrRefused}
 	ErrIsolated      error = &refusedError{"tool temporarily unavailable: taken out of service", ErrRefused}
 	ErrUnknownTool   error = &refusedError{"unknown tool", ErrRefused}
 )

@@ -366,8 +366,8 @@ func TestRefusal_SaysWhyAndHowLong(t *testing.T) {
 			},
 			{
 				Refusal{Tool: "limited", Reason: StopRateLimited, RetryAfter: time.Second, InRow: 1},
-				ErrRateLimited, "tool temporarily unavailable: rate limited; retry after 1s",
-				`{"reason":"tool_unavailable:rate_limited","kind":"refused","retry_after_seconds":1,"attempts":0,"text":"tool temporarily unavailable: rate limited; retry after 1s"}`,
+				ErrRateLimited, "tool temporarily unavailable: it asked to wait; retry after 1s",
+				`{"reason":"tool_unavailable:rate_limited","kind":"refused","retry_after_seconds":1,"attempts":0,"text":"tool temporarily unavailable: it asked to wait; retry after 1s"}`,
 			},
 			{
 				Refusal{Tool: "isolated", Reason: StopIsolated, RetryAfter: 30 * time.Second, InRow: 1},

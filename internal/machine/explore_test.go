@@ -54,6 +54,7 @@ type scope struct {
 	long      extent
 	outcomes  []Outcome
 	byName    bool // callers also report by name
+	asks      bool // failures of permits also come with a stated wait
 	keepAlive bool
 	lose      bool // callers also lose their permit without a word
 	breaker   Config
@@ -108,6 +109,11 @@ var scopes = []scope{
 		name: "no lease, no bound", callers: 2, short: extent{3, 3, 1}, long: extent{4, 6, 1}, lose: true,
 		outcomes: []Outcome{Success, Failure, Throttled},
 		breaker:  withBreaker(exploredBreaker(1), func(c *Config) { c.ProbeTimeout, c.MaxOpenDuration = 0, 0 }),
+	},
+	{
+		name: "failures that ask to wait", callers: 2, short: extent{3, 4, 0}, long: extent{4, 9, 0},
+		outcomes: []Outcome{Success, Failure}, asks: true,
+		breaker: withBreaker(exploredBreaker(2), func(c *Config) { c.MaxStatedWait = 4 }),
 	},
 	{
 		name: "four callers", callers: 4, short: extent{2, 1, 0}, long: extent{2, 3, 0}, tripped: true,
@@ -276,7 +282,7 @@ func (x *exploration) key(w *world) []byte {
 			if c.ev.Params != nil {
 				cfg = byte(c.ev.Params.threshold + 1)
 			}
-			key = append(key, byte(c.ev.Op), byte(c.ev.Outcome), rel(c.now), lost, cfg, boolByte(c.ev.ByName))
+			key = append(key, byte(c.ev.Op), byte(c.ev.Outcome), rel(c.now), lost, cfg, boolByte(c.ev.ByName), byte(c.ev.RetryAfter))
 			if c.pc == pcTorn || c.lost && (x.blind || x.deaf) { // else it will load again
 				snap(c.old)
 			}
@@ -345,7 +351,7 @@ func describeEvent(ev *Event) string {
 	case ev.Op == OpSettle && ev.ByName:
 		return "record " + ev.Outcome.String()
 	case ev.Op == OpSettle:
-		return fmt.Sprintf("settle %s, epoch %d, probe %v", ev.Outcome, ev.Epoch, ev.Probe)
+		return fmt.Sprintf("settle %s, wait %d, epoch %d, probe %v", ev.Outcome, ev.RetryAfter, ev.Epoch, ev.Probe)
 	case ev.Op == OpConfigure:
 		return fmt.Sprintf("configure threshold %d", ev.Params.threshold)
 	}
@@ -376,6 +382,10 @@ func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 				ev.RetryAfter = statedWait
 			}
 			call(ev)
+			if outcome == Failure && x.asks {
+				ev.RetryAfter = statedWait
+				call(ev)
+			}
 		}
 		if x.keepAlive && c.probe {
 			call(Event{Op: OpKeepAlive, Probe: true, Epoch: c.epoch})
@@ -492,7 +502,7 @@ func (x *exploration) checkState(w *world) {
 
 	// Nobody is shut out for longer than is documented.
 	if bound := s.Params.maxOpen; bound > 0 && !unknown {
-		longest := bound
+		longest := s.Params.maxStated // closed: a throttle, and nothing else
 		if seen.State == Open {
 			longest = seen.Since + bound - w.now
 		} else if seen.State == HalfOpen {
@@ -601,6 +611,25 @@ func (x *exploration) checkReport(c *caller, before, next *Snapshot) {
 	if ev.Op == OpSettle && seen.State == HalfOpen && (ev.ByName || ev.Probe && ev.Epoch == seen.Epoch) && next.Epoch == seen.Epoch {
 		x.fail("the probe has reported and its slot is still taken")
 	}
+	x.checkStatedWait(ev, &seen, next, max(c.now, before.Since))
+}
+
+// checkStatedWait checks that a tool that asked to be left alone is, by every caller.
+func (x *exploration) checkStatedWait(ev *Event, seen, next *Snapshot, now int64) {
+	if ev.Op != OpSettle || ev.RetryAfter <= 0 || ev.Outcome != Throttled && ev.Outcome != Failure || seen.isolated {
+		return
+	}
+	mine := ev.ByName || ev.Epoch == seen.Epoch && (seen.State == Closed || ev.Probe)
+	if !mine && seen.State != Open && (ev.Outcome == Failure || seen.State == HalfOpen) {
+		return
+	}
+	until := now + next.Params.stated(ev.RetryAfter)
+	if bound := next.Params.maxOpen; seen.State == Open && bound > 0 {
+		until = min(until, seen.Since+bound)
+	}
+	if reason, wait := x.refusal(next, now); until > now && (reason == Admitted || now+wait < until) {
+		x.fail("asked to wait until %d, and it is %v until %d", until, reason, now+wait)
+	}
 }
 
 // justified reports whether a transition may have happened.
@@ -683,7 +712,7 @@ func (x *exploration) compareWithModel(c *caller, before, next *Snapshot, a *Ans
 func modelConfig(p *Params) model.Config {
 	return model.Config{
 		Threshold: p.threshold, Recovery: time.Duration(p.recovery), Lease: time.Duration(p.lease), MaxOpen: time.Duration(p.maxOpen),
-		Growth: int(p.growth), ProbeSuccesses: p.successes,
+		Growth: int(p.growth), ProbeSuccesses: p.successes, MaxStated: time.Duration(p.maxStated),
 	}
 }
 
@@ -833,6 +862,30 @@ func brokenSteps() []carrier {
 				n.Epoch = s.Epoch
 				a.Changed, a.Epoch = n != s, n.Epoch
 			}
+			return n, a
+		}),
+		stepping("a failure's stated wait binds its own call only", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			if ev.Outcome == Failure {
+				ev.RetryAfter = 0
+			}
+			return Step(&s, &ev, now)
+		}),
+		stepping("a failure with a stated wait does not count", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			if ev.Op == OpSettle && ev.Outcome == Failure && ev.RetryAfter > 0 {
+				ev.Outcome = Throttled
+			}
+			return Step(&s, &ev, now)
+		}),
+		stepping("a stated wait has no bound of its own", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			unbounded := *s.Params
+			unbounded.maxStated = max(unbounded.maxOpen, statedWait)
+			loose := s
+			loose.Params = &unbounded
+			n, a := Step(&loose, &ev, now)
+			if n.Params == &unbounded {
+				n.Params = s.Params
+			}
+			a.Changed = n != s
 			return n, a
 		}),
 		stepping("late failures restart the cooldown without a bound", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {

@@ -96,7 +96,7 @@ type Event struct {
 	Outcome    Outcome // OpSettle
 	Kind       Kind    // OpSettle: of a failure
 	Took       int64   // OpSettle: the duration of the call
-	RetryAfter int64   // OpSettle: the wait that the tool stated; zero or less means none
+	RetryAfter int64   // OpSettle: the wait that a throttle or a failure stated; zero or less means none
 	EWMA       int64   // OpSettle: of the tool, this call included, scaled by EWMAOne
 	Ended      uint64  // any op that may close: calls of the tool that have ended, this one included
 
@@ -327,7 +327,7 @@ func (s *Snapshot) admit(ev *Event, now int64, a *Answer) Cause {
 func (s *Snapshot) settle(ev *Event, now int64) Cause {
 	if ev.Outcome == Success && ev.Took > s.Params.slow {
 		slow := *ev
-		slow.Outcome, slow.Kind = Failure, Timeout
+		slow.Outcome, slow.Kind, slow.RetryAfter = Failure, Timeout, 0
 		ev = &slow
 	}
 	current := ev.ByName || ev.Epoch == s.Epoch
@@ -351,10 +351,7 @@ func (s *Snapshot) settle(ev *Event, now int64) Cause {
 func (s *Snapshot) settleClosed(ev *Event, now int64, current bool) Cause {
 	switch {
 	case ev.Outcome == Throttled: // of any epoch: the wait is the tool's
-		s.Until = max(s.Until, later(now, s.Params.Cap(max(ev.RetryAfter, 0))))
-		if s.Until == now {
-			s.Until = 0
-		}
+		s.throttle(ev, now)
 	case !current:
 	case ev.Outcome == Success, ev.Outcome == Rejected:
 		s.Streak = 0
@@ -364,13 +361,19 @@ func (s *Snapshot) settleClosed(ev *Event, now int64, current bool) Cause {
 	return CauseNone
 }
 
+// throttle makes every caller wait as long as the tool stated, if it stated a wait.
+func (s *Snapshot) throttle(ev *Event, now int64) {
+	if wait := s.Params.stated(ev.RetryAfter); wait > 0 {
+		s.Until = max(s.Until, later(now, wait))
+	}
+}
+
 // fail counts a failure of the current closed period and opens s if it is one
 // too many. Only a failure opens: a success does not, however low the EWMA.
 func (s *Snapshot) fail(ev *Event, now int64) Cause {
 	s.countFailure(ev)
 	switch {
 	case s.Params.threshold == 0:
-		return CauseNone
 	case s.Streak >= s.Params.threshold:
 		s.openAfterFailure(ev, now)
 		return CauseFailureThreshold
@@ -378,6 +381,7 @@ func (s *Snapshot) fail(ev *Event, now int64) Cause {
 		s.openAfterFailure(ev, now)
 		return CauseTripScore
 	}
+	s.throttle(ev, now)
 	return CauseNone
 }
 
@@ -403,10 +407,9 @@ func (s *Snapshot) settleOpen(ev *Event, now int64) {
 		if s.postpone(now, s.Params.cooldown(s.failed, ev.Draw)) {
 			s.limited = false
 		}
+		s.postponeAsStated(ev, now)
 	case Throttled:
-		if s.postpone(now, max(ev.RetryAfter, 0)) {
-			s.limited = true
-		}
+		s.postponeAsStated(ev, now)
 	}
 }
 
@@ -426,23 +429,23 @@ func (s *Snapshot) settleProbe(ev *Event, now int64) Cause {
 		s.openAfterFailure(ev, now)
 		return CauseProbeFailed
 	case Throttled:
-		s.open(now, max(ev.RetryAfter, 0))
-		s.limited = ev.RetryAfter > 0
+		s.open(now, 0)
+		s.postponeAsStated(ev, now)
 		return CauseProbeThrottled
 	}
 	s.open(now, 0)
 	return CauseProbeReturned
 }
 
-// openAfterFailure opens s for one cooldown, or for the rest of a throttle if
-// that is longer.
+// openAfterFailure opens s for one cooldown, or for the longest stated wait that
+// binds if that is longer: the failure's own, or the rest of a throttle.
 func (s *Snapshot) openAfterFailure(ev *Event, now int64) {
 	var throttled int64
 	if s.State == Closed {
 		throttled = s.Until
 	}
 	s.open(now, s.Params.cooldown(s.failed, ev.Draw))
-	s.limited = s.postpone(now, throttled-now)
+	s.limited = s.postpone(now, max(throttled-now, s.Params.stated(ev.RetryAfter)))
 }
 
 // open makes s open from now on, with the next probe after wait.
@@ -476,6 +479,14 @@ func (s *Snapshot) postpone(now, d int64) bool {
 	}
 	s.Until = t
 	return true
+}
+
+// postponeAsStated moves the next probe of an open breaker to the end of the wait
+// that the tool stated, if that is later.
+func (s *Snapshot) postponeAsStated(ev *Event, now int64) {
+	if s.postpone(now, s.Params.stated(ev.RetryAfter)) {
+		s.limited = true
+	}
 }
 
 // learn makes the next lease long enough for a call that took this long.

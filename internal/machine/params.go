@@ -23,6 +23,7 @@ type Config struct {
 	RecoveryDuration time.Duration
 	ProbeTimeout     time.Duration
 	MaxOpenDuration  time.Duration
+	MaxStatedWait    time.Duration // zero means MaxOpenDuration, a negative value means off
 	RecoveryGrowth   float64
 	RecoveryJitter   float64
 	ProbeSuccesses   int
@@ -38,6 +39,7 @@ type Params struct {
 	recovery  int64 // the shortest cooldown
 	lease     int64 // zero means that a probe has no lease
 	maxOpen   int64 // zero means that no wait is bounded
+	maxStated int64 // the longest stated wait that binds every caller; zero means that none does
 	growth    float64
 	jitter    float64
 	successes int
@@ -57,6 +59,7 @@ func NewParams(c Config) *Params {
 		recovery:  int64(c.RecoveryDuration),
 		lease:     int64(c.ProbeTimeout),
 		maxOpen:   int64(c.MaxOpenDuration),
+		maxStated: boundOfStatedWaits(c),
 		growth:    max(c.RecoveryGrowth, 1),
 		jitter:    c.RecoveryJitter,
 		successes: max(c.ProbeSuccesses, 1),
@@ -69,6 +72,21 @@ func NewParams(c Config) *Params {
 	}
 	p.Initial = &Snapshot{Params: p, Epoch: 1}
 	return p
+}
+
+// boundOfStatedWaits returns the longest stated wait that binds every caller.
+func boundOfStatedWaits(c Config) int64 {
+	bound := int64(math.MaxInt64)
+	if c.MaxOpenDuration > 0 {
+		bound = int64(c.MaxOpenDuration)
+	}
+	switch {
+	case c.MaxStatedWait < 0:
+		return 0
+	case c.MaxStatedWait > 0:
+		return min(int64(c.MaxStatedWait), bound)
+	}
+	return bound
 }
 
 // Hint is the wait to report where the real one is unknown: one cooldown, or 30s.
@@ -85,6 +103,18 @@ func (p *Params) Cap(d int64) int64 {
 		return min(d, p.maxOpen)
 	}
 	return d
+}
+
+// stated returns how long a wait that the tool stated binds every caller.
+func (p *Params) stated(d int64) int64 { return min(max(d, 0), p.maxStated) }
+
+// Heard returns how long a wait that the tool stated binds the call that heard it:
+// as long as every other caller, or up to MaxOpenDuration if it binds no other.
+func (p *Params) Heard(d int64) int64 {
+	if p.maxStated == 0 {
+		return p.Cap(max(d, 0))
+	}
+	return p.stated(d)
 }
 
 // cooldown returns the cooldown after this many failed probes in a row. draw, in

@@ -18,8 +18,8 @@ import (
 //
 // The configuration of the table: threshold 3, cooldown 30, lease 20, no wait
 // over 100, 2 good probes close, a success of more than 5 is slow. Events: a call
-// took 1 (a slow one 6), a failure is a server_error, a throttle asks for 60, and
-// 50 calls had ended.
+// took 1 (a slow one 6), a failure is a server_error, a throttle asks for 60, so does
+// a failure in the row asked, and 50 calls had ended.
 const stepNow = 1000
 
 var stepSituations = []struct{ name, snapshot string }{
@@ -39,7 +39,7 @@ var stepSituations = []struct{ name, snapshot string }{
 
 // stepOutcomes and stepPermits span the events of kind settle.
 var (
-	stepOutcomes = []string{"success", "slow", "failure", "rejected", "throttled", "neutral"}
+	stepOutcomes = []string{"success", "slow", "failure", "asked", "rejected", "throttled", "neutral"}
 	stepPermits  = []string{"current", "probe", "stale", "stale-probe", "name"}
 	stepOthers   = []string{
 		"admit", "keepalive own", "keepalive other", "reset", "isolate", "configure lower", "configure zero",
@@ -65,7 +65,8 @@ var stepTable = [][5]string{
 	{"closed clean", "success", "stale-probe", "", ""},
 	{"closed clean", "slow", "current probe name", "streak=1 kind=timeout", ""},
 	{"closed clean", "failure", "current probe name", "streak=1 kind=server_error", ""},
-	{"closed clean", "slow failure", "stale stale-probe", "", ""},
+	{"closed clean", "asked", "current probe name", "until=1060 streak=1 kind=server_error", ""},
+	{"closed clean", "slow failure asked", "stale stale-probe", "", ""},
 	{"closed clean", "rejected neutral", "*", "", ""},
 	{"closed clean", "throttled", "*", "until=1060", ""},
 	{"closed clean", "keepalive own", "", "", ""},
@@ -81,7 +82,8 @@ var stepTable = [][5]string{
 	{"closed with streak", "success", "stale-probe", "", ""},
 	{"closed with streak", "slow", "current probe name", "state=open since=1000 until=1030 streak=3 kind=timeout trips=1 epoch=8", "closed>open failure_threshold @1000 wait=30"},
 	{"closed with streak", "failure", "current probe name", "state=open since=1000 until=1030 streak=3 kind=server_error trips=1 epoch=8", "closed>open failure_threshold @1000 wait=30"},
-	{"closed with streak", "slow failure", "stale stale-probe", "", ""},
+	{"closed with streak", "asked", "current probe name", "state=open since=1000 until=1060 limited=1 streak=3 kind=server_error trips=1 epoch=8", "closed>open failure_threshold @1000 wait=60"},
+	{"closed with streak", "slow failure asked", "stale stale-probe", "", ""},
 	{"closed with streak", "rejected", "current probe name", "streak=0", ""},
 	{"closed with streak", "rejected", "stale stale-probe", "", ""},
 	{"closed with streak", "throttled", "*", "until=1060", ""},
@@ -98,7 +100,8 @@ var stepTable = [][5]string{
 	{"closed throttled", "success", "stale-probe", "", ""},
 	{"closed throttled", "slow", "current probe name", "streak=1 kind=timeout", ""},
 	{"closed throttled", "failure", "current probe name", "streak=1 kind=server_error", ""},
-	{"closed throttled", "slow failure", "stale stale-probe", "", ""},
+	{"closed throttled", "asked", "current probe name", "until=1060 streak=1 kind=server_error", ""},
+	{"closed throttled", "slow failure asked", "stale stale-probe", "", ""},
 	{"closed throttled", "rejected neutral", "*", "", ""},
 	{"closed throttled", "throttled", "*", "until=1060", ""},
 	{"closed throttled", "keepalive own", "", "", ""},
@@ -113,7 +116,8 @@ var stepTable = [][5]string{
 	{"closed thawed", "success", "stale-probe", "", ""},
 	{"closed thawed", "slow", "current probe name", "streak=1 kind=timeout", ""},
 	{"closed thawed", "failure", "current probe name", "streak=1 kind=server_error", ""},
-	{"closed thawed", "slow failure", "stale stale-probe", "", ""},
+	{"closed thawed", "asked", "current probe name", "until=1060 streak=1 kind=server_error", ""},
+	{"closed thawed", "slow failure asked", "stale stale-probe", "", ""},
 	{"closed thawed", "rejected neutral", "*", "", ""},
 	{"closed thawed", "throttled", "*", "until=1060", ""},
 	{"closed thawed", "keepalive own", "", "", ""},
@@ -128,6 +132,7 @@ var stepTable = [][5]string{
 	{"open cooling", "success", "stale-probe", "", ""},
 	{"open cooling", "slow", "*", "until=1030 kind=timeout passed=0", ""},
 	{"open cooling", "failure", "*", "until=1030 kind=server_error passed=0", ""},
+	{"open cooling", "asked", "*", "until=1060 limited=1 kind=server_error passed=0", ""},
 	{"open cooling", "rejected neutral", "*", "", ""},
 	{"open cooling", "throttled", "*", "until=1060 limited=1", ""},
 	{"open cooling", "keepalive own", "", "", ""},
@@ -143,6 +148,7 @@ var stepTable = [][5]string{
 	{"open due", "success", "stale-probe", "", ""},
 	{"open due", "slow", "*", "until=1030 kind=timeout passed=0", ""},
 	{"open due", "failure", "*", "until=1030 kind=server_error passed=0", ""},
+	{"open due", "asked", "*", "until=1055 limited=1 kind=server_error passed=0", ""},
 	{"open due", "rejected neutral", "*", "", ""},
 	{"open due", "throttled", "*", "until=1055 limited=1", ""},
 	{"open due", "keepalive own", "", "", ""},
@@ -158,6 +164,7 @@ var stepTable = [][5]string{
 	{"open limited", "success", "stale-probe", "", ""},
 	{"open limited", "slow", "*", "kind=timeout passed=0", ""},
 	{"open limited", "failure", "*", "kind=server_error passed=0", ""},
+	{"open limited", "asked", "*", "until=1060 kind=server_error passed=0", ""},
 	{"open limited", "rejected neutral", "*", "", ""},
 	{"open limited", "throttled", "*", "until=1060", ""},
 	{"open limited", "keepalive own", "", "", ""},
@@ -170,7 +177,7 @@ var stepTable = [][5]string{
 	{"isolated", "admit", "", "", "refused isolated 30"},
 	{"isolated", "success", "current probe stale name", "", ""},
 	{"isolated", "success", "stale-probe", "", ""},
-	{"isolated", "slow failure rejected throttled neutral", "*", "", ""},
+	{"isolated", "slow failure asked rejected throttled neutral", "*", "", ""},
 	{"isolated", "keepalive own", "", "", ""},
 	{"isolated", "keepalive other", "", "", ""},
 	{"isolated", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
@@ -187,9 +194,10 @@ var stepTable = [][5]string{
 	{"half-open live", "rejected", "stale-probe", "", ""},
 	{"half-open live", "slow", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 streak=4 kind=timeout failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=30"},
 	{"half-open live", "failure", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 streak=4 kind=server_error failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=30"},
+	{"half-open live", "asked", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 streak=4 kind=server_error failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=60"},
 	{"half-open live", "throttled", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 epoch=8", "half-open>open probe_throttled @1000 wait=60"},
 	{"half-open live", "neutral", "probe name", "state=open since=1000 until=1000 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
-	{"half-open live", "slow failure throttled neutral", "current stale stale-probe", "", ""},
+	{"half-open live", "slow failure asked throttled neutral", "current stale stale-probe", "", ""},
 	{"half-open live", "keepalive own", "", "until=1020", ""},
 	{"half-open live", "keepalive other", "", "", ""},
 	{"half-open live", "reset", "", freshlyClosed, "half-open>closed reset @1000 wait=0"},
@@ -203,6 +211,7 @@ var stepTable = [][5]string{
 	{"half-open lost cooling", "success", "probe stale-probe", lost980, wasLost980},
 	{"half-open lost cooling", "slow", "*", lost980 + " until=1030 kind=timeout", wasLost980},
 	{"half-open lost cooling", "failure", "*", lost980 + " until=1030 kind=server_error", wasLost980},
+	{"half-open lost cooling", "asked", "*", lost980 + " until=1060 limited=1 kind=server_error", wasLost980},
 	{"half-open lost cooling", "rejected neutral", "*", lost980, wasLost980},
 	{"half-open lost cooling", "throttled", "*", lost980 + " until=1060 limited=1", wasLost980},
 	{"half-open lost cooling", "keepalive own", "", lost980, wasLost980},
@@ -218,6 +227,7 @@ var stepTable = [][5]string{
 	{"half-open lost due", "success", "probe stale-probe", lost955, wasLost955},
 	{"half-open lost due", "slow", "*", lost955 + " until=1030 kind=timeout", wasLost955},
 	{"half-open lost due", "failure", "*", lost955 + " until=1030 kind=server_error", wasLost955},
+	{"half-open lost due", "asked", "*", lost955 + " until=1055 limited=1 kind=server_error", wasLost955},
 	{"half-open lost due", "rejected neutral", "*", lost955, wasLost955},
 	{"half-open lost due", "throttled", "*", lost955 + " until=1055 limited=1", wasLost955},
 	{"half-open lost due", "keepalive own", "", lost955, wasLost955},
@@ -235,9 +245,10 @@ var stepTable = [][5]string{
 	{"half-open no lease", "rejected", "stale-probe", "", ""},
 	{"half-open no lease", "slow", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 streak=4 kind=timeout failed=2 epoch=8", "half-open>open probe_failed @1000 wait=30"},
 	{"half-open no lease", "failure", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 streak=4 kind=server_error failed=2 epoch=8", "half-open>open probe_failed @1000 wait=30"},
+	{"half-open no lease", "asked", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 streak=4 kind=server_error failed=2 epoch=8", "half-open>open probe_failed @1000 wait=60"},
 	{"half-open no lease", "throttled", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 epoch=8", "half-open>open probe_throttled @1000 wait=60"},
 	{"half-open no lease", "neutral", "probe name", "state=open since=1000 until=1000 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
-	{"half-open no lease", "slow failure throttled neutral", "current stale stale-probe", "", ""},
+	{"half-open no lease", "slow failure asked throttled neutral", "current stale stale-probe", "", ""},
 	{"half-open no lease", "keepalive own", "", "", ""},
 	{"half-open no lease", "keepalive other", "", "", ""},
 	{"half-open no lease", "reset", "", freshlyClosed, "half-open>closed reset @1000 wait=0"},
@@ -354,6 +365,8 @@ func stepEvent(what, permit string) Event {
 			ev.Outcome, ev.Took = Success, 6*stepSecond
 		case "failure":
 			ev.Outcome, ev.Kind = Failure, serverError
+		case "asked":
+			ev.Outcome, ev.Kind, ev.RetryAfter = Failure, serverError, 60*stepSecond
 		case "rejected":
 			ev.Outcome, ev.Kind = Rejected, notFound
 		case "throttled":

@@ -278,6 +278,64 @@ func TestStep_ThrottleIsCappedAndNeverShortened(t *testing.T) {
 	assert.Equal(t, 1000*stepSecond, throttle("state=open since=950 until=990", 0).Until)
 }
 
+func TestStep_FailureWithStatedWaitIsCappedAndCounted(t *testing.T) {
+	ask := func(text string, change func(*Config), wait time.Duration) Snapshot {
+		s := stepSituation(t, text)
+		s.Params = stepParams(change)
+		s, _ = Step(&s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout, RetryAfter: int64(wait)}, 1000*stepSecond)
+		return s
+	}
+	bound := func(d time.Duration) func(*Config) { return func(c *Config) { c.MaxStatedWait = d } }
+	for _, c := range []struct {
+		state  string
+		change func(*Config)
+		wait   time.Duration
+		streak int
+		until  int64
+		asked  bool // the refusal says rate_limited
+	}{
+		{"state=closed", nil, time.Hour, 1, 1100, true},
+		{"state=closed", bound(50 * time.Second), time.Hour, 1, 1050, true},
+		{"state=closed until=1070", bound(50 * time.Second), time.Hour, 1, 1070, true},
+		{"state=closed", bound(-1), time.Hour, 1, 0, false},
+		{"state=closed", func(c *Config) { c.FailureThreshold = 0 }, time.Minute, 1, 1060, true},
+		{"state=closed streak=2", nil, 10 * time.Second, 3, 1030, false},
+		{"state=closed streak=2 until=1050", nil, 10 * time.Second, 3, 1050, true},
+		{"state=closed streak=2 until=1050", nil, 70 * time.Second, 3, 1070, true},
+		{"state=closed streak=2", bound(-1), time.Hour, 3, 1030, false},
+		{"state=half-open since=990 until=1010 streak=3", bound(50 * time.Second), time.Hour, 4, 1050, true},
+		{"state=half-open since=990 until=1010 streak=3", bound(-1), time.Hour, 4, 1030, false},
+		{"state=half-open since=990 until=1010 streak=3", nil, 30 * time.Second, 4, 1030, false},
+		{"state=open since=950 until=990 streak=3", nil, time.Hour, 3, 1050, true},
+		{"state=open since=990 until=1020 streak=3", bound(-1), time.Hour, 3, 1030, false},
+	} {
+		s := ask(c.state, c.change, c.wait)
+		assert.Equal(t, c.until*stepSecond, s.Until, "%+v", c)
+		assert.Equal(t, c.streak, s.Streak, "%+v", c)
+		reason, _, _ := s.Refusal(1000 * stepSecond)
+		assert.Equal(t, c.asked, reason == RateLimited, "%+v: %s", c, reason)
+	}
+	slow := stepSituation(t, "state=closed")
+	slow, _ = Step(&slow, &Event{Op: OpSettle, ByName: true, Took: 6 * stepSecond, RetryAfter: stepSecond}, 1000*stepSecond)
+	assert.Equal(t, [2]int64{1, 0}, [2]int64{int64(slow.Streak), slow.Until}, "a slow success asks for nothing")
+}
+
+func TestStep_ThrottleThatBindsNobodyElse(t *testing.T) {
+	throttle := func(text string) Snapshot {
+		s := stepSituation(t, text)
+		s.Params = stepParams(func(c *Config) { c.MaxStatedWait = -1 })
+		s, _ = Step(&s, &Event{Op: OpSettle, ByName: true, Outcome: Throttled, RetryAfter: 60 * stepSecond}, 1000*stepSecond)
+		return s
+	}
+	closed := throttle("state=closed")
+	assert.True(t, closed.AdmitsAll())
+	assert.Equal(t, 1020*stepSecond, throttle("state=open since=990 until=1020").Until)
+	probe := throttle("state=half-open since=990 until=1010")
+	assert.Equal(t, Open, probe.State)
+	assert.Equal(t, 1000*stepSecond, probe.Until)
+	assert.False(t, probe.limited)
+}
+
 func TestStep_TripUnderThrottleKeepsTheLongerWait(t *testing.T) {
 	trip := func(text string) Snapshot {
 		s := stepSituation(t, text)

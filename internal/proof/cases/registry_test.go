@@ -929,7 +929,7 @@ func TestC139_RefusalHasTypedReason(t *testing.T) {
 			{toolhealth.ErrProbeInFlight, "tool temporarily unavailable: recovery is being probed; retry after 60s", toolhealth.Refusal{
 				Tool: "probing", Reason: toolhealth.StopProbeInFlight, RetryAfter: time.Minute, Streak: 3, Kind: toolhealth.KindConnection, InRow: 1,
 			}},
-			{toolhealth.ErrRateLimited, "tool temporarily unavailable: rate limited; retry after 2s", toolhealth.Refusal{
+			{toolhealth.ErrRateLimited, "tool temporarily unavailable: it asked to wait; retry after 2s", toolhealth.Refusal{
 				Tool: "limited", Reason: toolhealth.StopRateLimited, RetryAfter: 1500 * time.Millisecond, InRow: 1,
 			}},
 			{toolhealth.ErrIsolated, "tool temporarily unavailable: taken out of service", toolhealth.Refusal{

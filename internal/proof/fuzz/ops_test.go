@@ -177,6 +177,9 @@ func (s *teller) readConfig() toolhealth.Config {
 		if extra/64%2 == 1 {
 			c.TripScore, c.TripMinCalls = 0.6, 2
 		}
+		if extra/128 == 1 {
+			c.MaxStatedWait = [2]time.Duration{35 * time.Second, toolhealth.Off}[extra%2]
+		}
 		if i == 0 {
 			config.Breaker = c
 		} else {
@@ -184,7 +187,7 @@ func (s *teller) readConfig() toolhealth.Config {
 		}
 		s.current[i] = model.Config{
 			Threshold: c.FailureThreshold, Recovery: c.RecoveryDuration, Lease: c.ProbeTimeout,
-			MaxOpen: c.MaxOpenDuration, Growth: int(c.RecoveryGrowth), ProbeSuccesses: c.ProbeSuccesses,
+			MaxOpen: c.MaxOpenDuration, MaxStated: c.MaxStatedWait, Growth: int(c.RecoveryGrowth), ProbeSuccesses: c.ProbeSuccesses,
 			Slow: c.SlowCallDuration, TripScore: c.TripScore, TripMinCalls: c.TripMinCalls,
 		}
 	}
@@ -390,6 +393,7 @@ func (s *teller) readVerdict() toolhealth.Verdict {
 	switch v.Outcome {
 	case toolhealth.OutcomeFailure:
 		v.Kind = toolhealth.Kind(b/5%15 + 1)
+		v.RetryAfter = [4]time.Duration{0, 0, 40 * time.Second, time.Hour}[b/5/15]
 	case toolhealth.OutcomeThrottled:
 		v.RetryAfter = [8]time.Duration{-1, 0, 1, time.Second, 40 * time.Second, time.Hour, math.MaxInt64, 7}[b/5%8]
 	}
@@ -462,7 +466,7 @@ func (s *teller) recordOutcome(name string, v toolhealth.Verdict, took time.Dura
 	switch {
 	case v.Outcome == toolhealth.OutcomeSuccess:
 		s.r.RecordSuccess(name, took)
-	case v.Outcome == toolhealth.OutcomeFailure && v.Kind == toolhealth.KindUnknown:
+	case v.Outcome == toolhealth.OutcomeFailure && v.Kind == toolhealth.KindUnknown && v.RetryAfter == 0:
 		s.r.RecordFailure(name, took)
 	default:
 		s.r.Record(name, v, took)

@@ -35,11 +35,12 @@ const (
 	maxPermits = goroutines * rounds * perRound
 )
 
-var config = model.Config{Threshold: 2, Recovery: 3 * time.Second, Lease: 2 * time.Second, MaxOpen: 7 * time.Second}
+var config = model.Config{Threshold: 2, Recovery: 3 * time.Second, Lease: 2 * time.Second, MaxOpen: 7 * time.Second, MaxStated: 4 * time.Second}
 
 func registryConfig(threshold int) toolhealth.Config {
 	return toolhealth.Config{Breaker: toolhealth.BreakerConfig{
 		FailureThreshold: threshold, RecoveryDuration: config.Recovery, ProbeTimeout: config.Lease, MaxOpenDuration: config.MaxOpen,
+		MaxStatedWait: config.MaxStated,
 	}}
 }
 
@@ -314,7 +315,7 @@ func (c *recorder) call(g int, hand *[]held, random *rand.Rand) {
 		toolhealth.OutcomeSuccess, toolhealth.OutcomeRejected, toolhealth.OutcomeThrottled, toolhealth.OutcomeNeutral,
 	}
 	v := toolhealth.Verdict{Outcome: outcomes[random.IntN(len(outcomes))], Kind: toolhealth.KindTimeout}
-	if v.Outcome == toolhealth.OutcomeThrottled {
+	if v.Outcome == toolhealth.OutcomeThrottled || v.Outcome == toolhealth.OutcomeFailure && random.IntN(3) == 0 {
 		v.RetryAfter = 5 * time.Second
 	}
 	in := input{tool: tool, outcome: v.Outcome.String(), wait: v.RetryAfter}

@@ -20,6 +20,7 @@ type Config struct {
 	Recovery       time.Duration
 	Lease          time.Duration
 	MaxOpen        time.Duration
+	MaxStated      time.Duration // negative means that no stated wait binds others
 	Growth         int
 	ProbeSuccesses int
 	Slow           time.Duration
@@ -111,6 +112,24 @@ func (b *Breaker) bounded(d time.Duration) time.Duration {
 		return b.Config.MaxOpen
 	}
 	return d
+}
+
+// stated is how long a wait that the tool stated binds everyone.
+func (b *Breaker) stated(d time.Duration) time.Duration {
+	switch {
+	case d <= 0 || b.Config.MaxStated < 0:
+		return 0
+	case b.Config.MaxStated > 0 && d > b.Config.MaxStated:
+		d = b.Config.MaxStated
+	}
+	return b.bounded(d)
+}
+
+// asks makes everyone wait as long as the tool stated.
+func (b *Breaker) asks(now, d time.Duration) {
+	if wait := b.stated(d); wait > 0 {
+		b.Throttled = max(b.Throttled, later(now, wait))
+	}
 }
 
 // cooldownNow is the cooldown after as many failed probes in a row as there were.
@@ -314,9 +333,7 @@ func (b *Breaker) Report(now time.Duration, r Report) []Event {
 func (b *Breaker) reportClosed(now time.Duration, r Report, mine bool) []Event {
 	switch {
 	case r.Outcome == "throttled":
-		if r.RetryAfter > 0 {
-			b.Throttled = max(b.Throttled, later(now, b.bounded(r.RetryAfter)))
-		}
+		b.asks(now, r.RetryAfter)
 	case !mine:
 	case r.Outcome == "success", r.Outcome == "rejected":
 		b.Streak = 0
@@ -324,6 +341,7 @@ func (b *Breaker) reportClosed(now time.Duration, r Report, mine bool) []Event {
 		b.Streak++
 		b.Kind = r.Kind
 		cause := ""
+		b.asks(now, r.RetryAfter)
 		switch {
 		case b.Config.Threshold == 0:
 			return nil
@@ -348,22 +366,23 @@ func (b *Breaker) reportOpen(now time.Duration, r Report) {
 	if b.Isolated {
 		return
 	}
-	wait := time.Duration(0)
-	switch r.Outcome {
-	case "failure":
+	if r.Outcome == "failure" {
 		b.Kind, b.GoodProbes = r.Kind, 0
-		wait = b.cooldownNow()
-	case "throttled":
-		wait = r.RetryAfter
-	default:
-		return
+		b.putOff(later(now, b.cooldownNow()), false)
 	}
-	due := later(now, wait)
+	if r.Outcome == "failure" || r.Outcome == "throttled" {
+		b.putOff(later(now, b.stated(r.RetryAfter)), true)
+	}
+}
+
+// putOff makes the next probe wait until then at least. That is never past the bound
+// from when it opened.
+func (b *Breaker) putOff(due time.Duration, stated bool) {
 	if b.Config.MaxOpen > 0 {
 		due = min(due, later(b.Since, b.Config.MaxOpen))
 	}
 	if due > b.Due {
-		b.Due, b.Stated = due, r.Outcome == "throttled"
+		b.Due, b.Stated = due, stated
 	}
 }
 
@@ -380,9 +399,11 @@ func (b *Breaker) reportProbe(now time.Duration, r Report) Event {
 		b.Kind = r.Kind
 		b.FailedProbes++
 		b.GoodProbes = 0
-		return b.open("probe_failed", now, b.cooldownNow(), false)
+		wait, asked := b.cooldownNow(), b.stated(r.RetryAfter)
+		return b.open("probe_failed", now, max(wait, asked), asked > wait)
 	case "throttled":
-		return b.open("probe_throttled", now, r.RetryAfter, r.RetryAfter > 0)
+		wait := b.stated(r.RetryAfter)
+		return b.open("probe_throttled", now, wait, wait > 0)
 	}
 	return b.open("probe_returned", now, 0, false)
 }

@@ -141,11 +141,7 @@ func (st *stage) do(step *Step) error {
 		return st.compare(step, fmt.Sprint(st.registry.Available(step.tool)), nil)
 	case "record":
 		for range max(step.repeat, 1) {
-			if step.outcome == toolhealth.OutcomeSuccess {
-				st.registry.RecordSuccess(step.tool, step.moment)
-			} else {
-				st.registry.RecordFailure(step.tool, step.moment)
-			}
+			st.record(step)
 		}
 	case "resolve":
 		name, available := st.router.Resolve(step.tool, st.registry)
@@ -174,6 +170,20 @@ func (st *stage) do(step *Step) error {
 		return fmt.Errorf("the verb %s is read and not played", step.verb)
 	}
 	return nil
+}
+
+// record reports one outcome by name.
+func (st *stage) record(step *Step) {
+	wait, stated := valueOf[time.Duration](step.set, "retry_after")
+	switch {
+	case step.outcome == toolhealth.OutcomeSuccess:
+		st.registry.RecordSuccess(step.tool, step.moment)
+	case stated:
+		v := toolhealth.Verdict{Outcome: step.outcome, Kind: usualKinds[step.outcome], RetryAfter: wait}
+		st.registry.Record(step.tool, v, step.moment)
+	default:
+		st.registry.RecordFailure(step.tool, step.moment)
+	}
 }
 
 // compare checks the answer's words and then each key that the step names. A step

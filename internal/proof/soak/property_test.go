@@ -70,6 +70,7 @@ func (h *history) randomConfig() toolhealth.Config {
 		RecoveryDuration: pick(1, 10, 30),
 		ProbeTimeout:     pick(0, 1, 20),
 		MaxOpenDuration:  pick(0, 30, 100),
+		MaxStatedWait:    pick(0, 0, 15),
 		RecoveryGrowth:   []float64{0, 1, 2}[h.random.IntN(3)],
 		RecoveryJitter:   []float64{0, 0, 0.5}[h.random.IntN(3)],
 		ProbeSuccesses:   h.random.IntN(3),

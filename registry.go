@@ -579,7 +579,7 @@ func (r *Registry) Len() int {
 
 // Reset closes the tool's breaker, lifts a throttle or an isolation, and forgets
 // the streak, the growth and the learned lease; statistics stay. What was
-// admitted before no longer counts for the breaker. It reports whether there is
+// admitted before changes nothing in the breaker. It reports whether there is
 // such a tool. If the tool is not mended, FailureThreshold more failures open the
 // breaker again.
 func (r *Registry) Reset(tool string) bool {
@@ -590,8 +590,8 @@ func (r *Registry) Reset(tool string) bool {
 	return n != nil && r.apply(n, &machine.Event{Op: machine.OpReset}, r.now())
 }
 
-// Isolate holds the tool's breaker open until Reset. What was admitted before no
-// longer counts for the breaker. A tool that has not been called yet gets an
+// Isolate holds the tool's breaker open until Reset. What was admitted before
+// changes nothing in the breaker. A tool that has not been called yet gets an
 // entry; mind the spelling, since without RegisteredOnly any name is a tool. It
 // reports whether the tool is held: not if it is unknown (see
 // Config.RegisteredOnly), or new and the registry is full.

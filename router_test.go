@@ -556,14 +556,27 @@ func TestPermit_SlowSuccessCountsAgainstBreaker(t *testing.T) {
 	})
 }
 
-func TestPermit_ThrottleOfOldEpochHolds(t *testing.T) {
-	r := NewRegistry()
-	g := &Gate{Registry: r}
-	old, err := g.Allow(t.Context(), "search")
-	require.NoError(t, err)
-	r.Reset("search")
-	old.Settle(Verdict{Outcome: OutcomeThrottled, RetryAfter: time.Minute})
-	assert.Equal(t, StopRateLimited, healthOf(t, r, "search").Reason)
+func TestPermit_ThrottleOfOldEpochHoldsUnlessOperatorSpoke(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		g := &Gate{Registry: r}
+		a, err := g.Allow(t.Context(), "search")
+		require.NoError(t, err)
+		b, err := g.Allow(t.Context(), "search")
+		require.NoError(t, err)
+		failTimes(r, "search", 3)
+		time.Sleep(30 * time.Second)
+		require.True(t, r.AllowRequest("search"))
+		r.RecordSuccess("search", 0)
+		asks := Verdict{Outcome: OutcomeThrottled, RetryAfter: time.Minute}
+		a.Settle(asks)
+		assert.Equal(t, StopRateLimited, healthOf(t, r, "search").Reason)
+		r.Reset("search")
+		b.Settle(asks)
+		h := healthOf(t, r, "search")
+		assert.True(t, h.Available)
+		assert.Equal(t, uint64(2), h.Throttled, "it is counted all the same")
+	})
 }
 
 func TestGate_TakesNoProbeThatItDoesNotUse(t *testing.T) {

@@ -90,7 +90,7 @@ var scopes = []scope{
 	},
 	{
 		name: "two callers and an operator", callers: 2, short: extent{2, 3, 2}, long: extent{3, 6, 2},
-		outcomes: []Outcome{Success, Failure}, breaker: exploredBreaker(1), threshold: []int{0, 1, 2},
+		outcomes: []Outcome{Success, Failure, Throttled}, breaker: exploredBreaker(1), threshold: []int{0, 1, 2},
 	},
 	{
 		name: "two callers, threshold 2", callers: 2, short: extent{3, 3, 0}, long: extent{5, 6, 0},
@@ -611,7 +611,11 @@ func (x *exploration) checkReport(c *caller, before, next *Snapshot) {
 	if ev.Op == OpSettle && seen.State == HalfOpen && (ev.ByName || ev.Probe && ev.Epoch == seen.Epoch) && next.Epoch == seen.Epoch {
 		x.fail("the probe has reported and its slot is still taken")
 	}
-	x.checkStatedWait(ev, &seen, next, max(c.now, before.Since))
+	if void := ev.Op == OpSettle && !ev.ByName && ev.Epoch < seen.operated; !void {
+		x.checkStatedWait(ev, &seen, next, max(c.now, before.Since))
+	} else if *next != seen {
+		x.fail("a call from before the operator's word changed %+v to %+v", seen, *next)
+	}
 }
 
 // checkStatedWait checks that a tool that asked to be left alone is, by every caller.
@@ -863,6 +867,12 @@ func brokenSteps() []carrier {
 				a.Changed, a.Epoch = n != s, n.Epoch
 			}
 			return n, a
+		}),
+		stepping("a throttle outlives an operator's word", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			if ev.Op == OpSettle && ev.Outcome == Throttled {
+				ev.Epoch = max(ev.Epoch, s.operated)
+			}
+			return Step(&s, &ev, now)
 		}),
 		stepping("a failure's stated wait binds its own call only", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 			if ev.Outcome == Failure {

@@ -158,7 +158,7 @@ type Snapshot struct {
 	failed   int    // failed probes in a row: the exponent of growth
 	passed   int    // successful probes in a row
 	ended    uint64 // calls that had ended at the last close: TripMinCalls counts from here
-	operated uint64 // epoch of the last Reset or Isolate: probes from before teach nothing
+	operated uint64 // epoch of the last Reset or Isolate; permits from before it change nothing
 }
 
 // AdmitsAll reports whether every caller is admitted, at any time.
@@ -323,8 +323,12 @@ func (s *Snapshot) admit(ev *Event, now int64, a *Answer) Cause {
 	return CauseProbeAdmitted
 }
 
-// settle applies the outcome of one call.
+// settle applies the outcome of one call. An operator's word is the last: a call
+// that was admitted before it changes nothing.
 func (s *Snapshot) settle(ev *Event, now int64) Cause {
+	if !ev.ByName && ev.Epoch < s.operated {
+		return CauseNone
+	}
 	if ev.Outcome == Success && ev.Took > s.Params.slow {
 		slow := *ev
 		slow.Outcome, slow.Kind, slow.RetryAfter = Failure, Timeout, 0
@@ -332,7 +336,7 @@ func (s *Snapshot) settle(ev *Event, now int64) Cause {
 	}
 	current := ev.ByName || ev.Epoch == s.Epoch
 	outlived := s.Params.lease > 0 && ev.Took > s.Params.lease
-	if ev.Outcome == Success && ev.Probe && !current && outlived && ev.Epoch >= s.operated {
+	if ev.Outcome == Success && ev.Probe && !current && outlived {
 		s.learn(ev.Took) // the probe lives, its lease was too short for it
 	}
 	switch s.State {
@@ -350,7 +354,7 @@ func (s *Snapshot) settle(ev *Event, now int64) Cause {
 
 func (s *Snapshot) settleClosed(ev *Event, now int64, current bool) Cause {
 	switch {
-	case ev.Outcome == Throttled: // of any epoch: the wait is the tool's
+	case ev.Outcome == Throttled: // also of an older epoch: the wait is the tool's
 		s.throttle(ev, now)
 	case !current:
 	case ev.Outcome == Success, ev.Outcome == Rejected:

@@ -311,6 +311,8 @@ func changeSnapshot(t *testing.T, s *Snapshot, text string) {
 			s.learned = seconds
 		case "epoch":
 			s.Epoch = uint64(n)
+		case "operated":
+			s.operated = uint64(n)
 		case "trips":
 			s.Trips = uint64(n)
 		case "ended":
@@ -470,6 +472,25 @@ func TestStep_Table(t *testing.T) {
 				as = before
 			}
 			assert.Equal(t, [2]any{as.Streak, as.Kind}, [2]any{c.Streak, c.Kind}, pair)
+		}
+	}
+	for _, s := range stepSituations { // a permit from before an operator's word changes nothing
+		before := stepSituation(t, s.snapshot+" operated=5")
+		noted, _ := Step(&before, &Event{Op: OpKeepAlive}, stepNow*stepSecond) // the end of a lease
+		for _, what := range stepOutcomes {
+			for _, permit := range []string{"stale", "stale-probe"} {
+				ev := stepEvent(what, permit)
+				ev.Epoch = 4
+				got, _ := Step(&before, &ev, stepNow*stepSecond)
+				assert.Equal(t, noted, got, "%s | %s | void %s", s.name, what, permit)
+				ev.Epoch = 5 // the operator's own epoch is not before it
+				got, _ = Step(&before, &ev, stepNow*stepSecond)
+				older := before
+				older.operated = 0
+				want, _ := Step(&older, &ev, stepNow*stepSecond)
+				want.operated = 5
+				assert.Equal(t, want, got, "%s | %s | %s", s.name, what, permit)
+			}
 		}
 	}
 	for _, s := range stepSituations {

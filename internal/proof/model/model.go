@@ -58,7 +58,7 @@ type Breaker struct {
 	Cooldown time.Duration // half-open: what follows if the lease runs out
 
 	LeastLease   time.Duration // of the next probe
-	Operated     int           // epoch of the operator's last act: older permits teach nothing
+	Operated     int           // epoch of the operator's last act: older permits change nothing
 	FailedProbes int           // in a row
 	GoodProbes   int           // in a row
 	EndedBefore  int           // calls that ended before it closed last
@@ -307,12 +307,15 @@ func (b *Breaker) Report(now time.Duration, r Report) []Event {
 	if r.Outcome == "success" && b.Config.Slow > 0 && r.Took > b.Config.Slow {
 		r.Outcome, r.Kind = "failure", "timeout"
 	}
+	if !r.ByName && r.Epoch < b.Operated {
+		return events // the operator's word is the last
+	}
 	mine := r.ByName || r.Epoch == b.Epoch
 	if r.Outcome == "success" {
 		// A probe that outlived its period, or by name what can only be one: the
 		// next gets more time.
 		lateByName := r.ByName && b.State == "open" && !b.Isolated && b.Lost && r.Took > b.Config.Lease
-		lateProbe := r.Probe && !mine && b.Config.Lease > 0 && r.Took > b.Config.Lease && r.Epoch >= b.Operated
+		lateProbe := r.Probe && !mine && b.Config.Lease > 0 && r.Took > b.Config.Lease
 		if lateProbe || lateByName {
 			b.LeastLease = max(b.LeastLease, b.bounded(min(later(r.Took, r.Took), Longest)))
 		}

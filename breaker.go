@@ -46,7 +46,7 @@ const (
 	CauseProbeSucceeded   Cause = Cause(machine.CauseProbeSucceeded)   // half-open to closed, or to open if ProbeSuccesses wants more
 	CauseProbeFailed      Cause = Cause(machine.CauseProbeFailed)      // half-open to open, with a fresh cooldown
 	CauseProbeThrottled   Cause = Cause(machine.CauseProbeThrottled)   // half-open to open: the tool stated a wait
-	CauseProbeReturned    Cause = Cause(machine.CauseProbeReturned)    // half-open to open, the next probe due at once: no verdict
+	CauseProbeReturned    Cause = Cause(machine.CauseProbeReturned)    // half-open to open without a verdict: the next probe is due at once, after three in a row in a cooldown
 	CauseLeaseExpired     Cause = Cause(machine.CauseLeaseExpired)     // half-open to open: the probe did not report in time
 	CauseReset            Cause = Cause(machine.CauseReset)            // any to closed: an operator's Reset
 	CauseIsolated         Cause = Cause(machine.CauseIsolated)         // any to open: an operator's Isolate

@@ -21,7 +21,7 @@ type Outcome uint8
 const (
 	OutcomeSuccess   Outcome = Outcome(machine.Success)   // it worked
 	OutcomeFailure   Outcome = Outcome(machine.Failure)   // it is the tool's fault: counts against it
-	OutcomeRejected  Outcome = Outcome(machine.Rejected)  // the tool answered, and refused this request: it is alive
+	OutcomeRejected  Outcome = Outcome(machine.Rejected)  // the tool answered, and refused this request: it is alive, unless NotSent
 	OutcomeThrottled Outcome = Outcome(machine.Throttled) // the tool asked to wait
 	OutcomeNeutral   Outcome = Outcome(machine.Neutral)   // no evidence: cancelled, never sent, denied by a policy
 )

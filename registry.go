@@ -223,7 +223,7 @@ func (r *Registry) notifyAdmission(n *node, a *machine.Answer, permit bool) {
 		case permit && a.Reason == machine.Admitted:
 			(&admission{node: n, epoch: a.Epoch, probe: a.Probe}).release(r)
 		case a.Probe: // by name: no caller was told yes
-			r.settle(n, &machine.Event{Op: machine.OpSettle, ByName: true}, Verdict{Outcome: OutcomeNeutral}, 0, r.now())
+			r.returnProbe(n, a.Epoch)
 		}
 	}()
 	n.Value.deliver(a, n.Name(), r.base, &r.hooks)
@@ -337,6 +337,9 @@ func (r *Registry) record(tool string, v Verdict, took int64) {
 // It reports false if n has left the registry.
 func (r *Registry) settle(n *node, ev *machine.Event, v Verdict, took, now int64) bool {
 	ev.Outcome, ev.Kind = machine.Outcome(v.Outcome), machine.Kind(kindOfFailure(v.Kind))
+	if v.Outcome == OutcomeRejected && v.NotSent { // refused by the client: the tool was never asked
+		ev.Outcome = machine.Neutral
+	}
 	ev.Took, ev.RetryAfter = took, int64(v.RetryAfter)
 	return r.apply(n, ev, now)
 }
@@ -735,8 +738,13 @@ func (a *admission) report(r *Registry, v Verdict, now int64) {
 func (a *admission) release(r *Registry) {
 	defer a.node.Value.stats.settled.Add(1)
 	if a.probe {
-		r.settle(a.node, a.settlement(), Verdict{Outcome: OutcomeNeutral}, 0, r.now())
+		r.returnProbe(a.node, a.epoch)
 	}
+}
+
+// returnProbe gives back the probe that n gave out in this epoch.
+func (r *Registry) returnProbe(n *node, epoch uint64) {
+	r.apply(n, &machine.Event{Op: machine.OpRelease, Epoch: epoch, Probe: true}, r.now())
 }
 
 func (a *admission) settlement() *machine.Event {

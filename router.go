@@ -419,7 +419,7 @@ func (p *Permit) Settle(v Verdict) {
 }
 
 // Release gives the permit back unused: it counts no outcome, and frees a probe's slot
-// at once. Deferred right after Allow it catches every early return; after Done or
+// at once, however many were given back before. Deferred right after Allow it catches every early return; after Done or
 // Settle it does nothing.
 func (p *Permit) Release() {
 	if p.gate == nil || p.stamp.Settled() || !p.stamp.Settle() {

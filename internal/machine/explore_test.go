@@ -57,6 +57,7 @@ type scope struct {
 	asks      bool // failures of permits also come with a stated wait
 	keepAlive bool
 	lose      bool // callers also lose their permit without a word
+	release   bool // callers also give their permit back
 	breaker   Config
 	threshold []int // what an operator may configure instead
 	tripped   bool  // begins open, one unit before the probe is due
@@ -111,6 +112,10 @@ var scopes = []scope{
 		breaker:  withBreaker(exploredBreaker(1), func(c *Config) { c.ProbeTimeout, c.MaxOpenDuration = 0, 0 }),
 	},
 	{
+		name: "probes without a verdict", callers: 2, short: extent{4, 3, 0}, long: extent{6, 7, 0}, tripped: true,
+		outcomes: []Outcome{Success, Neutral}, release: true, breaker: exploredBreaker(1),
+	},
+	{
 		name: "failures that ask to wait", callers: 2, short: extent{3, 4, 0}, long: extent{4, 9, 0},
 		outcomes: []Outcome{Success, Failure}, asks: true,
 		breaker: withBreaker(exploredBreaker(2), func(c *Config) { c.MaxStatedWait = 4 }),
@@ -151,6 +156,7 @@ type world struct {
 	now       int64
 	snap      Snapshot
 	promised  int64 // open: when the last event said that the next probe may go
+	undecided int   // probes in a row that ended without a verdict
 	ticks     int
 	operators int
 	callers   [4]caller
@@ -200,6 +206,12 @@ func (x *exploration) run() float64 {
 	w := &world{snap: *x.params[x.breaker.FailureThreshold].Initial, ticks: x.ticks, operators: x.operators}
 	for i := range x.callers {
 		w.callers[i].left = x.calls
+	}
+	if x.tripped {
+		for w.snap.State == Closed {
+			w.snap, _ = x.step(&w.snap, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}, 0)
+		}
+		w.promised, w.now = w.snap.Until, w.snap.Until-1
 	}
 	return x.visit(w)
 }
@@ -260,14 +272,14 @@ func (x *exploration) key(w *world) []byte {
 			}
 		}
 		key = append(key, byte(s.State), flags, byte(s.Params.threshold), byte(s.Streak), rel(s.Since), rel(s.Until),
-			span(s.lease), span(s.cooldown), span(s.learned), byte(s.failed), byte(s.passed), byte(w.snap.Epoch-s.Epoch))
+			span(s.lease), span(s.cooldown), span(s.learned), byte(s.failed), byte(s.passed), s.undecided, byte(w.snap.Epoch-s.Epoch))
 	}
 	snap(&w.snap)
 	promised := w.promised
 	if w.snap.State != Open {
 		promised = w.now
 	}
-	key = append(key, rel(promised), byte(w.ticks), byte(w.operators))
+	key = append(key, rel(promised), byte(w.undecided), byte(w.ticks), byte(w.operators))
 	head := len(key)
 	var blocks [len(w.callers)][]byte
 	for i := range w.callers[:x.callers] {
@@ -355,7 +367,7 @@ func describeEvent(ev *Event) string {
 	case ev.Op == OpConfigure:
 		return fmt.Sprintf("configure threshold %d", ev.Params.threshold)
 	}
-	return [...]string{"ask", "settle", "keep alive", "reset", "isolate", "configure"}[ev.Op]
+	return [...]string{"ask", "settle", "release", "keep alive", "reset", "isolate", "configure"}[ev.Op]
 }
 
 // begin lets an idle caller choose an operation.
@@ -386,6 +398,9 @@ func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 				ev.RetryAfter = statedWait
 				call(ev)
 			}
+		}
+		if x.release {
+			call(Event{Op: OpRelease, Probe: c.probe, Epoch: c.epoch})
 		}
 		if x.keepAlive && c.probe {
 			call(Event{Op: OpKeepAlive, Probe: true, Epoch: c.epoch})
@@ -444,14 +459,38 @@ func (x *exploration) swap(w *world, i int) {
 	if a.n == 0 && next.State == Open {
 		w.promised = max(w.promised, next.Until)
 	}
-	if c.ev.Op == OpSettle {
+	if c.ev.Op == OpSettle || c.ev.Op == OpRelease {
 		c.spent++
 	}
+	x.countUndecided(w, c.ev, &before, &next, &a)
 	ev := c.ev
 	x.end(w, i, a)
 	if x.torn {
 		c.pc, c.ev, c.old = pcTorn, ev, &next
 		w.snap.Until = before.Until
+	}
+}
+
+// countUndecided checks that a probe that ended without a verdict is followed by the
+// next one at once, or in a cooldown if it was the third in a row.
+func (x *exploration) countUndecided(w *world, ev *Event, before, next *Snapshot, a *Answer) {
+	for _, ch := range a.Changes() {
+		switch {
+		case ch.Cause == CauseProbeAdmitted:
+			continue
+		case ch.Cause != CauseProbeReturned:
+			w.undecided = 0
+			continue
+		case ev.Op == OpSettle:
+			w.undecided++
+		}
+		wait := int64(0)
+		if w.undecided == 3 && ev.Op == OpSettle {
+			w.undecided, wait = 0, before.Params.cooldown(before.failed, 0)
+		}
+		if next.Until != ch.When+wait || next.failed != before.failed {
+			x.fail("the next probe is due at %d after one at %d that is no verdict, %d more in a row", next.Until, ch.When, w.undecided)
+		}
 	}
 }
 
@@ -462,7 +501,7 @@ func (x *exploration) end(w *world, i int, a Answer) {
 	switch {
 	case c.ev.Op == OpAdmit && a.Reason == Admitted:
 		c.holds, c.probe, c.epoch, c.start, c.spent = true, a.Probe, a.Epoch, c.now, 0
-	case c.ev.Op == OpSettle && !c.ev.ByName && !x.forgetful:
+	case (c.ev.Op == OpRelease || c.ev.Op == OpSettle && !c.ev.ByName) && !x.forgetful:
 		c.holds = false
 	}
 	c.ev, c.old, c.lost, c.now = nil, nil, false, 0
@@ -608,7 +647,7 @@ func (x *exploration) checkSwap(w *world, c *caller, before, next *Snapshot, a *
 // checkReport checks that a probe's report frees its slot, whatever it says.
 func (x *exploration) checkReport(c *caller, before, next *Snapshot) {
 	ev, seen := c.ev, x.asOf(before, max(c.now, before.Since))
-	if ev.Op == OpSettle && seen.State == HalfOpen && (ev.ByName || ev.Probe && ev.Epoch == seen.Epoch) && next.Epoch == seen.Epoch {
+	if (ev.Op == OpSettle || ev.Op == OpRelease) && seen.State == HalfOpen && (ev.ByName || ev.Probe && ev.Epoch == seen.Epoch) && next.Epoch == seen.Epoch {
 		x.fail("the probe has reported and its slot is still taken")
 	}
 	if void := ev.Op == OpSettle && !ev.ByName && ev.Epoch < seen.operated; !void {
@@ -658,7 +697,7 @@ func (x *exploration) justified(w *world, c *caller, before *Snapshot, ch *Chang
 	case CauseProbeThrottled:
 		return ofProbe && ch.To == Open && ev.Outcome == Throttled
 	case CauseProbeReturned:
-		return ofProbe && ch.To == Open && ev.Outcome == Neutral
+		return ch.To == Open && (ofProbe && ev.Outcome == Neutral || ev.Op == OpRelease && ch.From == HalfOpen && ev.Probe && ev.Epoch == before.Epoch)
 	case CauseReset:
 		return ch.To == Closed && ev.Op == OpReset
 	case CauseIsolated:
@@ -686,6 +725,10 @@ func (x *exploration) compareWithModel(c *caller, before, next *Snapshot, a *Ans
 			ByName: ev.ByName, Probe: ev.Probe, Epoch: int(ev.Epoch), Outcome: ev.Outcome.String(), Kind: ev.Kind.String(),
 			Took: time.Duration(ev.Took), RetryAfter: time.Duration(ev.RetryAfter),
 		})
+	case OpRelease:
+		if ev.Probe {
+			events = b.Release(at, int(ev.Epoch))
+		}
 	case OpKeepAlive:
 		events = b.KeepAlive(at, int(ev.Epoch))
 	case OpReset:
@@ -728,7 +771,7 @@ func modelOf(s *Snapshot, now int64) model.Breaker {
 		Streak: s.Streak, Kind: s.Kind.String(), Trips: int(s.Trips),
 		Isolated: s.isolated, Stated: s.limited, Lost: s.lost,
 		LeaseFor: time.Duration(s.lease), Cooldown: time.Duration(s.cooldown), LeastLease: time.Duration(s.learned), Operated: int(s.operated),
-		FailedProbes: s.failed, GoodProbes: s.passed,
+		FailedProbes: s.failed, GoodProbes: s.passed, Undecided: int(s.undecided),
 	}
 	switch {
 	case s.State == Open:
@@ -857,6 +900,18 @@ func brokenSteps() []carrier {
 		stepping("a neutral probe keeps the slot", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 			if ev.Op == OpSettle && ev.Outcome == Neutral {
 				return s, Answer{Epoch: s.Epoch}
+			}
+			return Step(&s, &ev, now)
+		}),
+		stepping("probes without a verdict follow each other at once", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			s.undecided = 0
+			n, a := Step(&s, &ev, now)
+			n.undecided = 0
+			return n, a
+		}),
+		stepping("a probe that is given back counts as one without a verdict", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			if ev.Op == OpRelease {
+				ev.Op, ev.Outcome = OpSettle, Neutral
 			}
 			return Step(&s, &ev, now)
 		}),

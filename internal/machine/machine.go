@@ -64,7 +64,7 @@ const (
 	CauseProbeSucceeded         // half-open to closed, or to open if more successes are wanted
 	CauseProbeFailed            // half-open to open, with a fresh cooldown
 	CauseProbeThrottled         // half-open to open, until the stated wait is over
-	CauseProbeReturned          // half-open to open, the next probe due at once: no verdict
+	CauseProbeReturned          // half-open to open without a verdict: the next probe is due at once, or after a cooldown
 	CauseLeaseExpired           // half-open to open, since the end of the lease
 	CauseReset                  // any to closed
 	CauseIsolated               // any to open
@@ -78,6 +78,7 @@ type Op uint8
 const (
 	OpAdmit     Op = iota // a caller asks to run the tool
 	OpSettle              // a call ended
+	OpRelease             // a permit is given back unused: that is no verdict
 	OpKeepAlive           // a probe reports that it is alive
 	OpReset               // an operator closes the breaker
 	OpIsolate             // an operator holds it open
@@ -90,8 +91,8 @@ type Event struct {
 	Op Op
 
 	ByName bool   // OpSettle without a permit: of the current epoch, and the probe's in half-open
-	Probe  bool   // OpSettle, OpKeepAlive: the permit is a probe's
-	Epoch  uint64 // OpSettle, OpKeepAlive: the epoch that admitted the permit
+	Probe  bool   // OpSettle, OpRelease, OpKeepAlive: the permit is a probe's
+	Epoch  uint64 // OpSettle, OpRelease, OpKeepAlive: the epoch that admitted the permit
 
 	Outcome    Outcome // OpSettle
 	Kind       Kind    // OpSettle: of a failure
@@ -140,6 +141,9 @@ type Snapshot struct {
 	isolated bool // open: held until Reset
 	limited  bool // open: Until comes from a stated wait
 	lost     bool // open: began at the end of a lease
+	// undecided counts the probes in a row whose outcome was no verdict. Every period
+	// that begins for another reason begins at zero.
+	undecided uint8
 	// Evicted marks the last snapshot of a breaker whose owner has dropped it. Step
 	// neither reads nor sets it, and must not be asked about such a snapshot.
 	Evicted bool
@@ -280,8 +284,15 @@ func (s *Snapshot) apply(ev *Event, now int64, a *Answer) Cause {
 		return s.admit(ev, now, a)
 	case OpSettle:
 		return s.settle(ev, now)
+	case OpRelease:
+		if s.isProbe(ev) {
+			undecided := s.undecided
+			s.open(now, 0)
+			s.undecided = undecided
+			return CauseProbeReturned
+		}
 	case OpKeepAlive:
-		if s.State == HalfOpen && ev.Probe && ev.Epoch == s.Epoch {
+		if s.isProbe(ev) {
 			s.Until = max(s.Until, later(now, s.lease))
 		}
 	case OpReset:
@@ -300,6 +311,11 @@ func (s *Snapshot) apply(ev *Event, now int64, a *Answer) Cause {
 		}
 	}
 	return CauseNone
+}
+
+// isProbe reports whether the permit of ev is that of the probe that is out.
+func (s *Snapshot) isProbe(ev *Event) bool {
+	return s.State == HalfOpen && ev.Probe && ev.Epoch == s.Epoch
 }
 
 // admit admits the caller, as the probe if s is not closed, or refuses.
@@ -433,12 +449,34 @@ func (s *Snapshot) settleProbe(ev *Event, now int64) Cause {
 		s.openAfterFailure(ev, now)
 		return CauseProbeFailed
 	case Throttled:
-		s.open(now, 0)
-		s.postponeAsStated(ev, now)
+		if wait := s.Params.stated(ev.RetryAfter); wait > 0 {
+			s.open(now, wait)
+			s.limited = true
+		} else {
+			s.returnUndecided(ev, now)
+		}
 		return CauseProbeThrottled
 	}
-	s.open(now, 0)
+	s.returnUndecided(ev, now)
 	return CauseProbeReturned
+}
+
+// maxUndecided is how many probes in a row may end without a verdict until the next
+// one has to wait for a cooldown: a tool about which nothing is learned is not probed
+// by every call.
+const maxUndecided = 3
+
+// returnUndecided opens s after a probe whose outcome was no verdict: for the next
+// caller at once, or for a cooldown after maxUndecided of them. That is no failure, so
+// the cooldown does not grow.
+func (s *Snapshot) returnUndecided(ev *Event, now int64) {
+	undecided := s.undecided + 1
+	if undecided >= maxUndecided {
+		s.open(now, s.Params.cooldown(s.failed, ev.Draw))
+		return
+	}
+	s.open(now, 0)
+	s.undecided = undecided
 }
 
 // openAfterFailure opens s for one cooldown, or for the longest stated wait that
@@ -467,7 +505,7 @@ func (s *Snapshot) closeAt(now int64, ended uint64) {
 // begin begins a state that is not half-open.
 func (s *Snapshot) begin(state State, since, until int64) {
 	s.State, s.Since, s.Until = state, since, until
-	s.isolated, s.limited, s.lost = false, false, false
+	s.isolated, s.limited, s.lost, s.undecided = false, false, false, 0
 	s.lease, s.cooldown = 0, 0
 }
 

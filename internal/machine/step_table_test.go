@@ -32,6 +32,7 @@ var stepSituations = []struct{ name, snapshot string }{
 	{"open limited", "state=open since=990 until=1050 limited=1 streak=3 kind=connection trips=1 failed=1 passed=1"},
 	{"isolated", "state=open since=990 until=990 isolated=1 streak=3 kind=connection trips=1 failed=1 passed=1"},
 	{"half-open live", "state=half-open since=990 until=1010 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
+	{"half-open undecided", "state=half-open since=990 until=1010 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1 undecided=2"},
 	{"half-open lost cooling", "state=half-open since=960 until=980 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
 	{"half-open lost due", "state=half-open since=935 until=955 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
 	{"half-open no lease", "state=half-open since=990 until=never lease=never cooldown=30 streak=3 kind=connection trips=1 failed=1"},
@@ -42,14 +43,14 @@ var (
 	stepOutcomes = []string{"success", "slow", "failure", "asked", "rejected", "throttled", "neutral"}
 	stepPermits  = []string{"current", "probe", "stale", "stale-probe", "name"}
 	stepOthers   = []string{
-		"admit", "keepalive own", "keepalive other", "reset", "isolate", "configure lower", "configure zero",
+		"admit", "release own", "release other", "keepalive own", "keepalive other", "reset", "isolate", "configure lower", "configure zero",
 	}
 )
 
 // What many rows share. A lost probe's snapshot turns open before anything else.
 const (
-	freshlyClosed = "state=closed since=1000 until=0 limited=0 isolated=0 lease=0 cooldown=0 streak=0 failed=0 passed=0 ended=50 epoch=8"
-	heldOpen      = "state=open since=1000 until=1000 limited=0 isolated=1 lease=0 cooldown=0 epoch=8"
+	freshlyClosed = "state=closed since=1000 until=0 limited=0 isolated=0 undecided=0 lease=0 cooldown=0 streak=0 failed=0 passed=0 ended=50 epoch=8"
+	heldOpen      = "state=open since=1000 until=1000 limited=0 isolated=1 undecided=0 lease=0 cooldown=0 epoch=8"
 	probeOut      = "state=half-open since=1000 until=1020 limited=0 lease=20 cooldown=30 epoch=8"
 	lost980       = "state=open since=980 until=1010 lost=1 lease=0 cooldown=0 passed=0 epoch=8"
 	lost955       = "state=open since=955 until=985 lost=1 lease=0 cooldown=0 passed=0 epoch=8"
@@ -69,6 +70,8 @@ var stepTable = [][5]string{
 	{"closed clean", "slow failure asked", "stale stale-probe", "", ""},
 	{"closed clean", "rejected neutral", "*", "", ""},
 	{"closed clean", "throttled", "*", "until=1060", ""},
+	{"closed clean", "release own", "", "", ""},
+	{"closed clean", "release other", "", "", ""},
 	{"closed clean", "keepalive own", "", "", ""},
 	{"closed clean", "keepalive other", "", "", ""},
 	{"closed clean", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
@@ -88,6 +91,8 @@ var stepTable = [][5]string{
 	{"closed with streak", "rejected", "stale stale-probe", "", ""},
 	{"closed with streak", "throttled", "*", "until=1060", ""},
 	{"closed with streak", "neutral", "*", "", ""},
+	{"closed with streak", "release own", "", "", ""},
+	{"closed with streak", "release other", "", "", ""},
 	{"closed with streak", "keepalive own", "", "", ""},
 	{"closed with streak", "keepalive other", "", "", ""},
 	{"closed with streak", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
@@ -104,6 +109,8 @@ var stepTable = [][5]string{
 	{"closed throttled", "slow failure asked", "stale stale-probe", "", ""},
 	{"closed throttled", "rejected neutral", "*", "", ""},
 	{"closed throttled", "throttled", "*", "until=1060", ""},
+	{"closed throttled", "release own", "", "", ""},
+	{"closed throttled", "release other", "", "", ""},
 	{"closed throttled", "keepalive own", "", "", ""},
 	{"closed throttled", "keepalive other", "", "", ""},
 	{"closed throttled", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
@@ -120,6 +127,8 @@ var stepTable = [][5]string{
 	{"closed thawed", "slow failure asked", "stale stale-probe", "", ""},
 	{"closed thawed", "rejected neutral", "*", "", ""},
 	{"closed thawed", "throttled", "*", "until=1060", ""},
+	{"closed thawed", "release own", "", "", ""},
+	{"closed thawed", "release other", "", "", ""},
 	{"closed thawed", "keepalive own", "", "", ""},
 	{"closed thawed", "keepalive other", "", "", ""},
 	{"closed thawed", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
@@ -135,6 +144,8 @@ var stepTable = [][5]string{
 	{"open cooling", "asked", "*", "until=1060 limited=1 kind=server_error passed=0", ""},
 	{"open cooling", "rejected neutral", "*", "", ""},
 	{"open cooling", "throttled", "*", "until=1060 limited=1", ""},
+	{"open cooling", "release own", "", "", ""},
+	{"open cooling", "release other", "", "", ""},
 	{"open cooling", "keepalive own", "", "", ""},
 	{"open cooling", "keepalive other", "", "", ""},
 	{"open cooling", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
@@ -151,6 +162,8 @@ var stepTable = [][5]string{
 	{"open due", "asked", "*", "until=1055 limited=1 kind=server_error passed=0", ""},
 	{"open due", "rejected neutral", "*", "", ""},
 	{"open due", "throttled", "*", "until=1055 limited=1", ""},
+	{"open due", "release own", "", "", ""},
+	{"open due", "release other", "", "", ""},
 	{"open due", "keepalive own", "", "", ""},
 	{"open due", "keepalive other", "", "", ""},
 	{"open due", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
@@ -167,6 +180,8 @@ var stepTable = [][5]string{
 	{"open limited", "asked", "*", "until=1060 kind=server_error passed=0", ""},
 	{"open limited", "rejected neutral", "*", "", ""},
 	{"open limited", "throttled", "*", "until=1060", ""},
+	{"open limited", "release own", "", "", ""},
+	{"open limited", "release other", "", "", ""},
 	{"open limited", "keepalive own", "", "", ""},
 	{"open limited", "keepalive other", "", "", ""},
 	{"open limited", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
@@ -178,6 +193,8 @@ var stepTable = [][5]string{
 	{"isolated", "success", "current probe stale name", "", ""},
 	{"isolated", "success", "stale-probe", "", ""},
 	{"isolated", "slow failure asked rejected throttled neutral", "*", "", ""},
+	{"isolated", "release own", "", "", ""},
+	{"isolated", "release other", "", "", ""},
 	{"isolated", "keepalive own", "", "", ""},
 	{"isolated", "keepalive other", "", "", ""},
 	{"isolated", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
@@ -196,14 +213,37 @@ var stepTable = [][5]string{
 	{"half-open live", "failure", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 streak=4 kind=server_error failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=30"},
 	{"half-open live", "asked", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 streak=4 kind=server_error failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=60"},
 	{"half-open live", "throttled", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 epoch=8", "half-open>open probe_throttled @1000 wait=60"},
-	{"half-open live", "neutral", "probe name", "state=open since=1000 until=1000 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
+	{"half-open live", "neutral", "probe name", "state=open since=1000 until=1000 lease=0 cooldown=0 undecided=1 epoch=8", "half-open>open probe_returned @1000 wait=0"},
 	{"half-open live", "slow failure asked throttled neutral", "current stale stale-probe", "", ""},
+	{"half-open live", "release own", "", "state=open since=1000 until=1000 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
+	{"half-open live", "release other", "", "", ""},
 	{"half-open live", "keepalive own", "", "until=1020", ""},
 	{"half-open live", "keepalive other", "", "", ""},
 	{"half-open live", "reset", "", freshlyClosed, "half-open>closed reset @1000 wait=0"},
 	{"half-open live", "isolate", "", heldOpen, "half-open>open isolated @1000 wait=30"},
 	{"half-open live", "configure lower", "", "cfg=lower", ""},
 	{"half-open live", "configure zero", "", "cfg=zero " + freshlyClosed, "half-open>closed reconfigured @1000 wait=0"},
+
+	// Two probes were no verdict: the third of them costs a cooldown, which does not grow.
+	{"half-open undecided", "admit", "", "", "refused probe_in_flight 40"},
+	{"half-open undecided", "success rejected", "probe name", freshlyClosed, "half-open>closed probe_succeeded @1000 wait=0"},
+	{"half-open undecided", "success rejected", "current stale", "", ""},
+	{"half-open undecided", "success", "stale-probe", "", ""},
+	{"half-open undecided", "rejected", "stale-probe", "", ""},
+	{"half-open undecided", "slow", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 undecided=0 streak=4 kind=timeout failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=30"},
+	{"half-open undecided", "failure", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 undecided=0 streak=4 kind=server_error failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=30"},
+	{"half-open undecided", "asked", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 undecided=0 streak=4 kind=server_error failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=60"},
+	{"half-open undecided", "throttled", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 undecided=0 epoch=8", "half-open>open probe_throttled @1000 wait=60"},
+	{"half-open undecided", "neutral", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 undecided=0 epoch=8", "half-open>open probe_returned @1000 wait=30"},
+	{"half-open undecided", "slow failure asked throttled neutral", "current stale stale-probe", "", ""},
+	{"half-open undecided", "release own", "", "state=open since=1000 until=1000 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
+	{"half-open undecided", "release other", "", "", ""},
+	{"half-open undecided", "keepalive own", "", "until=1020", ""},
+	{"half-open undecided", "keepalive other", "", "", ""},
+	{"half-open undecided", "reset", "", freshlyClosed, "half-open>closed reset @1000 wait=0"},
+	{"half-open undecided", "isolate", "", heldOpen, "half-open>open isolated @1000 wait=30"},
+	{"half-open undecided", "configure lower", "", "cfg=lower", ""},
+	{"half-open undecided", "configure zero", "", "cfg=zero " + freshlyClosed, "half-open>closed reconfigured @1000 wait=0"},
 
 	// The lease ended at 980: this IS open since 980, the next probe due at 1010.
 	{"half-open lost cooling", "admit", "", lost980, "refused circuit_open 10; " + wasLost980},
@@ -214,6 +254,8 @@ var stepTable = [][5]string{
 	{"half-open lost cooling", "asked", "*", lost980 + " until=1060 limited=1 kind=server_error", wasLost980},
 	{"half-open lost cooling", "rejected neutral", "*", lost980, wasLost980},
 	{"half-open lost cooling", "throttled", "*", lost980 + " until=1060 limited=1", wasLost980},
+	{"half-open lost cooling", "release own", "", lost980, wasLost980},
+	{"half-open lost cooling", "release other", "", lost980, wasLost980},
 	{"half-open lost cooling", "keepalive own", "", lost980, wasLost980},
 	{"half-open lost cooling", "keepalive other", "", lost980, wasLost980},
 	{"half-open lost cooling", "reset", "", freshlyClosed + " epoch=9", wasLost980 + "; open>closed reset @1000 wait=0"},
@@ -230,6 +272,8 @@ var stepTable = [][5]string{
 	{"half-open lost due", "asked", "*", lost955 + " until=1055 limited=1 kind=server_error", wasLost955},
 	{"half-open lost due", "rejected neutral", "*", lost955, wasLost955},
 	{"half-open lost due", "throttled", "*", lost955 + " until=1055 limited=1", wasLost955},
+	{"half-open lost due", "release own", "", lost955, wasLost955},
+	{"half-open lost due", "release other", "", lost955, wasLost955},
 	{"half-open lost due", "keepalive own", "", lost955, wasLost955},
 	{"half-open lost due", "keepalive other", "", lost955, wasLost955},
 	{"half-open lost due", "reset", "", freshlyClosed + " epoch=9", wasLost955 + "; open>closed reset @1000 wait=0"},
@@ -247,8 +291,10 @@ var stepTable = [][5]string{
 	{"half-open no lease", "failure", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 streak=4 kind=server_error failed=2 epoch=8", "half-open>open probe_failed @1000 wait=30"},
 	{"half-open no lease", "asked", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 streak=4 kind=server_error failed=2 epoch=8", "half-open>open probe_failed @1000 wait=60"},
 	{"half-open no lease", "throttled", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 epoch=8", "half-open>open probe_throttled @1000 wait=60"},
-	{"half-open no lease", "neutral", "probe name", "state=open since=1000 until=1000 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
+	{"half-open no lease", "neutral", "probe name", "state=open since=1000 until=1000 lease=0 cooldown=0 undecided=1 epoch=8", "half-open>open probe_returned @1000 wait=0"},
 	{"half-open no lease", "slow failure asked throttled neutral", "current stale stale-probe", "", ""},
+	{"half-open no lease", "release own", "", "state=open since=1000 until=1000 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
+	{"half-open no lease", "release other", "", "", ""},
 	{"half-open no lease", "keepalive own", "", "", ""},
 	{"half-open no lease", "keepalive other", "", "", ""},
 	{"half-open no lease", "reset", "", freshlyClosed, "half-open>closed reset @1000 wait=0"},
@@ -323,6 +369,8 @@ func changeSnapshot(t *testing.T, s *Snapshot, text string) {
 			s.failed = n
 		case "passed":
 			s.passed = n
+		case "undecided":
+			s.undecided = uint8(n)
 		case "limited":
 			s.limited = n == 1
 		case "isolated":
@@ -348,6 +396,10 @@ func stepEvent(what, permit string) Event {
 	switch what {
 	case "admit":
 		ev.Op = OpAdmit
+	case "release own":
+		ev.Op, ev.Probe, ev.Epoch = OpRelease, true, 7
+	case "release other":
+		ev.Op, ev.Probe, ev.Epoch = OpRelease, true, 6
 	case "keepalive own":
 		ev.Op, ev.Probe, ev.Epoch = OpKeepAlive, true, 7
 	case "keepalive other":

@@ -394,6 +394,8 @@ func (s *teller) readVerdict() toolhealth.Verdict {
 	case toolhealth.OutcomeFailure:
 		v.Kind = toolhealth.Kind(b/5%15 + 1)
 		v.RetryAfter = [4]time.Duration{0, 0, 40 * time.Second, time.Hour}[b/5/15]
+	case toolhealth.OutcomeRejected:
+		v.NotSent = b/5%4 == 1
 	case toolhealth.OutcomeThrottled:
 		v.RetryAfter = [8]time.Duration{-1, 0, 1, time.Second, 40 * time.Second, time.Hour, math.MaxInt64, 7}[b/5%8]
 	}
@@ -425,6 +427,9 @@ func (s *teller) settle() {
 
 func (s *teller) report(p *toolPair, v toolhealth.Verdict, took time.Duration, r model.Report) model.Report {
 	r.Outcome, r.Kind, r.Took, r.RetryAfter = v.Outcome.String(), v.Kind.String(), max(took, 0), max(v.RetryAfter, 0)
+	if v.Outcome == toolhealth.OutcomeRejected && v.NotSent {
+		r.Outcome = "neutral"
+	}
 	r.EWMA, r.Ended = p.s.EWMA, p.s.Ended()
 	return r
 }
@@ -437,7 +442,7 @@ func (s *teller) release() {
 	s.tell("release %s of epoch %d (probe %v, spent %v)", p.name, p.epoch, p.probe, p.spent)
 	p.real.Release()
 	if !p.spent && p.probe && p.pair == s.tools[p.name] {
-		p.pair.happened(p.pair.b.Report(s.now(), model.Report{Probe: true, Epoch: p.epoch, Outcome: "neutral"}))
+		p.pair.happened(p.pair.b.Release(s.now(), p.epoch))
 	}
 	p.spent = true
 }

@@ -97,7 +97,7 @@ func step(s breakerState, in input, out output) (bool, breakerState) {
 		s.b.Report(in.now, report)
 	case "release":
 		if s.probes[in.permit] {
-			s.b.Report(in.now, model.Report{Probe: true, Epoch: int(s.epochs[in.permit]), Outcome: "neutral"})
+			s.b.Release(in.now, int(s.epochs[in.permit]))
 		}
 	case "keepalive":
 		if s.probes[in.permit] {

@@ -61,6 +61,7 @@ type Breaker struct {
 	Operated     int           // epoch of the operator's last act: older permits change nothing
 	FailedProbes int           // in a row
 	GoodProbes   int           // in a row
+	Undecided    int           // probes in a row whose outcome was no verdict
 	EndedBefore  int           // calls that ended before it closed last
 }
 
@@ -160,6 +161,9 @@ func (b *Breaker) enter(state, cause string, when time.Duration) *Event {
 	b.State, b.Since = state, when
 	b.Epoch++
 	b.Throttled = 0
+	if state != "half-open" {
+		b.Undecided = 0
+	}
 	if state != "open" {
 		b.Due, b.Isolated, b.Stated, b.Lost = 0, false, false, false
 	}
@@ -405,10 +409,35 @@ func (b *Breaker) reportProbe(now time.Duration, r Report) Event {
 		wait, asked := b.cooldownNow(), b.stated(r.RetryAfter)
 		return b.open("probe_failed", now, max(wait, asked), asked > wait)
 	case "throttled":
-		wait := b.stated(r.RetryAfter)
-		return b.open("probe_throttled", now, wait, wait > 0)
+		if wait := b.stated(r.RetryAfter); wait > 0 {
+			return b.open("probe_throttled", now, wait, true)
+		}
+		return b.noVerdict("probe_throttled", now)
 	}
-	return b.open("probe_returned", now, 0, false)
+	return b.noVerdict("probe_returned", now)
+}
+
+// noVerdict is the end of a probe that says nothing about the tool. After the third in
+// a row the next one has to wait.
+func (b *Breaker) noVerdict(cause string, now time.Duration) Event {
+	if row := b.Undecided + 1; row < 3 {
+		e := b.open(cause, now, 0, false)
+		b.Undecided = row
+		return e
+	}
+	return b.open(cause, now, b.cooldownNow(), false)
+}
+
+// Release is a probe's permit that is given back unused. It neither ends nor lengthens
+// a row of probes without a verdict.
+func (b *Breaker) Release(now time.Duration, epoch int) []Event {
+	events := b.Tick(now)
+	if b.State == "half-open" && b.Epoch == epoch {
+		row := b.Undecided
+		events = append(events, b.open("probe_returned", now, 0, false))
+		b.Undecided = row
+	}
+	return events
 }
 
 // Stats are the counters of one tool: every duration that was recorded, and

@@ -66,7 +66,7 @@ func (t keyTable) read(key, text string) (any, error) {
 
 var (
 	doneKeys = keyTable{
-		"kind": readText[toolhealth.Kind], "retry_after": readDuration,
+		"kind": readText[toolhealth.Kind], "retry_after": readDuration, "not_sent": readBool,
 	}
 	waitKeys   = keyTable{"retry_after": readDuration}
 	countKeys  = keyTable{"admitted": readCount, "probe": readCount, "refused": readCount}

@@ -307,6 +307,7 @@ func (st *stage) settle(step *Step) error {
 	}
 	verdict := toolhealth.Verdict{Outcome: step.outcome, Kind: usualKinds[step.outcome]}
 	verdict.RetryAfter, _ = valueOf[time.Duration](step.set, "retry_after")
+	verdict.NotSent, _ = valueOf[bool](step.set, "not_sent")
 	if kind, ok := valueOf[string](step.set, "kind"); ok {
 		if err := verdict.Kind.UnmarshalText([]byte(kind)); err != nil {
 			return err

@@ -41,7 +41,7 @@ type Cause uint8
 const (
 	CauseNone             Cause = Cause(machine.CauseNone)
 	CauseFailureThreshold Cause = Cause(machine.CauseFailureThreshold) // closed to open: FailureThreshold consecutive failures
-	CauseTripScore        Cause = Cause(machine.CauseTripScore)        // closed to open: the EWMA fell below TripScore
+	CauseFailureRate      Cause = Cause(machine.CauseFailureRate)      // closed to open: the share of failures reached FailureRate
 	CauseProbeAdmitted    Cause = Cause(machine.CauseProbeAdmitted)    // open to half-open: the cooldown was over and a caller came
 	CauseProbeSucceeded   Cause = Cause(machine.CauseProbeSucceeded)   // half-open to closed, or to open if ProbeSuccesses wants more
 	CauseProbeFailed      Cause = Cause(machine.CauseProbeFailed)      // half-open to open, with a fresh cooldown
@@ -50,11 +50,11 @@ const (
 	CauseLeaseExpired     Cause = Cause(machine.CauseLeaseExpired)     // half-open to open: the probe did not report in time
 	CauseReset            Cause = Cause(machine.CauseReset)            // any to closed: an operator's Reset
 	CauseIsolated         Cause = Cause(machine.CauseIsolated)         // any to open: an operator's Isolate
-	CauseReconfigured     Cause = Cause(machine.CauseReconfigured)     // any to closed: SetConfig set FailureThreshold to 0
+	CauseReconfigured     Cause = Cause(machine.CauseReconfigured)     // any to closed: SetConfig left no rule that opens
 )
 
 var causeTexts = []string{
-	"none", "failure_threshold", "trip_score", "probe_admitted", "probe_succeeded", "probe_failed",
+	"none", "failure_threshold", "failure_rate", "probe_admitted", "probe_succeeded", "probe_failed",
 	"probe_throttled", "probe_returned", "lease_expired", "reset", "isolated", "reconfigured",
 }
 
@@ -106,7 +106,7 @@ func (c *carrier) apply(ev *machine.Event, now int64, stats *Stats) (a machine.A
 			return a, false
 		}
 		if stats != nil {
-			ev.EWMA, ev.Ended = stats.ewma(), stats.ended()
+			ev.Ended = stats.ended()
 		}
 		ev.Draw = rand.Float64()
 		next, a := machine.Step(old, ev, now)
@@ -150,7 +150,7 @@ func (c *carrier) delivering() bool {
 }
 
 // A Breaker is a single circuit breaker for use without a [Registry]: the
-// three-state machine with the probe lease, without permits. TripScore needs
+// three-state machine with the probe lease, without permits. FailureRate needs
 // statistics and has no effect here.
 //
 // All methods may be called from any goroutine; none blocks, except for hooks,
@@ -169,6 +169,7 @@ func NewBreaker(c BreakerConfig) (*Breaker, error) {
 		return nil, err
 	}
 	b := &Breaker{base: time.Now()}
+	c.FailureRate = 0 // it needs counters
 	b.carrier.snap.Store(newParams(c).Initial)
 	return b, nil
 }
@@ -234,7 +235,7 @@ func (b *Breaker) RecordSuccess(took time.Duration) {
 // RecordFailure says that a call failed.
 func (b *Breaker) RecordFailure(kind Kind) {
 	b.apply(machine.Event{
-		Op: machine.OpSettle, ByName: true, Outcome: machine.Failure, Kind: machine.Kind(kindOfFailure(kind)), EWMA: machine.EWMAOne,
+		Op: machine.OpSettle, ByName: true, Outcome: machine.Failure, Kind: machine.Kind(kindOfFailure(kind)),
 	})
 }
 

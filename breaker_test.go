@@ -113,8 +113,8 @@ func TestBreaker_SlowSuccessIsFailure(t *testing.T) {
 	assert.False(t, b.Available())
 }
 
-func TestBreaker_HasNoTripScore(t *testing.T) {
-	b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold, c.TripScore, c.TripMinCalls = 100, 1, 0 })
+func TestBreaker_HasNoFailureRate(t *testing.T) {
+	b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold, c.FailureRate, c.FailureRateMinCalls = 100, 0.1, 1 })
 	for range 99 {
 		b.RecordFailure(KindTimeout)
 	}

@@ -28,11 +28,11 @@ import (
 // In JSON, durations are texts such as "30s" and "1m30s", an unknown key is an
 // error, and an absent key leaves the field as it was.
 type BreakerConfig struct {
-	// FailureThreshold is the number of consecutive failures that opens the
-	// breaker. 0: it never opens, by whatever rule; failures are still counted.
+	// FailureThreshold is the number of consecutive failures that opens the breaker.
+	// Zero means that no number of them does; failures are still counted.
 	FailureThreshold int
 	// RecoveryDuration is the cooldown: how long after opening a probe is let
-	// through. It must be positive unless FailureThreshold is 0.
+	// through. It must be positive unless FailureThreshold and FailureRate are zero.
 	RecoveryDuration time.Duration
 	// ProbeTimeout is the lease of a probe: when it runs out without a verdict
 	// the breaker is open again, with a cooldown that began when the lease
@@ -61,13 +61,22 @@ type BreakerConfig struct {
 	// SlowCallDuration: a success that took longer than this counts as a failure
 	// for the breaker, not for the statistics. 0: off.
 	SlowCallDuration time.Duration
-	// TripScore, 0 to 1: a failure also opens the breaker if the EWMA of success
-	// is below this by then and at least TripMinCalls calls have ended since the
-	// breaker last closed. It catches the tool that fails two times in three.
-	// 0: off. A FailureThreshold of 0 switches this rule off too.
-	TripScore float64
-	// TripMinCalls: see TripScore.
-	TripMinCalls int
+	// FailureWindow is the longest time between two failures of one streak: a failure
+	// that comes later than this after the one before begins a new streak. Zero means
+	// that a streak ends only with an answer of the tool.
+	FailureWindow time.Duration
+	// FailureRate, 0 to 1, is the share of failures that opens the breaker, for a tool
+	// that fails two times in three and never three times in a row. It is worked out
+	// when a failure comes, among the successes and failures of a window. A window
+	// begins with a failure. It ends after FailureRateWindow, or when the breaker
+	// closes; the next failure begins the next. Zero means off. A Breaker without a
+	// Registry has no such rule.
+	FailureRate float64
+	// FailureRateWindow is how long a window lasts. Zero means a minute.
+	FailureRateWindow time.Duration
+	// FailureRateMinCalls is how many calls must have ended in a window, its first
+	// failure included, before FailureRate opens. Zero means 20.
+	FailureRateMinCalls int
 }
 
 // Off switches a rule off where zero means its default: see
@@ -84,7 +93,9 @@ func DefaultBreakerConfig() BreakerConfig {
 		MaxOpenDuration:  10 * time.Minute,
 		RecoveryGrowth:   1,
 		ProbeSuccesses:   1,
-		TripMinCalls:     10,
+
+		FailureRateWindow:   machine.DefaultRateWindow,
+		FailureRateMinCalls: machine.DefaultRateMinCalls,
 	}
 }
 
@@ -176,8 +187,8 @@ func formatFloat(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) 
 func (c BreakerConfig) check(p *problems) {
 	p.count("failure_threshold", c.FailureThreshold)
 	p.duration("recovery_duration", c.RecoveryDuration)
-	if c.RecoveryDuration == 0 && c.FailureThreshold > 0 {
-		p.add("recovery_duration", "0s", "more than 0s unless failure_threshold is 0")
+	if c.RecoveryDuration == 0 && (c.FailureThreshold > 0 || c.FailureRate > 0) {
+		p.add("recovery_duration", "0s", "more than 0s unless failure_threshold and failure_rate are 0")
 	}
 	if c.MaxOpenDuration > 0 && c.RecoveryDuration > c.MaxOpenDuration {
 		p.add("recovery_duration", c.RecoveryDuration.String(),
@@ -192,8 +203,10 @@ func (c BreakerConfig) check(p *problems) {
 	p.fraction("recovery_jitter", c.RecoveryJitter)
 	p.count("probe_successes", c.ProbeSuccesses)
 	p.duration("slow_call_duration", c.SlowCallDuration)
-	p.fraction("trip_score", c.TripScore)
-	p.count("trip_min_calls", c.TripMinCalls)
+	p.duration("failure_window", c.FailureWindow)
+	p.fraction("failure_rate", c.FailureRate)
+	p.duration("failure_rate_window", c.FailureRateWindow)
+	p.count("failure_rate_min_calls", c.FailureRateMinCalls)
 }
 
 // Validate returns nil, or every problem at once as joined [ConfigError]s.
@@ -270,8 +283,10 @@ func (c *BreakerConfig) fields() []jsonField {
 		{"recovery_jitter", &c.RecoveryJitter, mustNumber},
 		{"probe_successes", &c.ProbeSuccesses, mustCount},
 		duration("slow_call_duration", &c.SlowCallDuration),
-		{"trip_score", &c.TripScore, mustNumber},
-		{"trip_min_calls", &c.TripMinCalls, mustCount},
+		duration("failure_window", &c.FailureWindow),
+		{"failure_rate", &c.FailureRate, mustNumber},
+		duration("failure_rate_window", &c.FailureRateWindow),
+		{"failure_rate_min_calls", &c.FailureRateMinCalls, mustCount},
 	}
 }
 

@@ -33,7 +33,7 @@ func TestTheDefaultsAreThese(t *testing.T) {
 	assert.Equal(t, BreakerConfig{
 		FailureThreshold: 3, RecoveryDuration: 30 * time.Second, ProbeTimeout: 30 * time.Second,
 		MaxOpenDuration: 10 * time.Minute, RecoveryGrowth: 1, RecoveryJitter: 0, ProbeSuccesses: 1,
-		SlowCallDuration: 0, TripScore: 0, TripMinCalls: 10,
+		FailureRateWindow: time.Minute, FailureRateMinCalls: 20,
 	}, DefaultBreakerConfig())
 	assert.Equal(t, Config{Breaker: DefaultBreakerConfig(), MaxTools: 10000}, DefaultConfig())
 	assert.NoError(t, DefaultConfig().Validate())
@@ -55,7 +55,7 @@ func TestEveryFieldOfABreakerConfigIsChecked(t *testing.T) {
 		{"failure_threshold", func(c *BreakerConfig) { c.FailureThreshold = 1 }, "", ""},
 		{"failure_threshold", func(c *BreakerConfig) { c.FailureThreshold = math.MaxInt }, "", ""},
 		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = -1 }, "-1ns", years},
-		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = 0 }, "0s", "more than 0s unless failure_threshold is 0"},
+		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = 0 }, "0s", "more than 0s unless failure_threshold and failure_rate are 0"},
 		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration, c.FailureThreshold = 0, 0 }, "", ""},
 		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = 1 }, "", ""},
 		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = 10*time.Minute + 1 }, "10m0.000000001s", "at most max_open_duration, which is 10m0s"},
@@ -88,12 +88,16 @@ func TestEveryFieldOfABreakerConfigIsChecked(t *testing.T) {
 		{"slow_call_duration", func(c *BreakerConfig) { c.SlowCallDuration = -1 }, "-1ns", years},
 		{"slow_call_duration", func(c *BreakerConfig) { c.SlowCallDuration = 87600 * time.Hour }, "", ""},
 		{"slow_call_duration", func(c *BreakerConfig) { c.SlowCallDuration = 87601 * time.Hour }, "87601h0m0s", years},
-		{"trip_score", func(c *BreakerConfig) { c.TripScore = -1e-9 }, "-1e-09", "between 0 and 1"},
-		{"trip_score", func(c *BreakerConfig) { c.TripScore = 1 }, "", ""},
-		{"trip_score", func(c *BreakerConfig) { c.TripScore = 80 }, "80", "between 0 and 1"},
-		{"trip_score", func(c *BreakerConfig) { c.TripScore = math.NaN() }, "NaN", "between 0 and 1"},
-		{"trip_min_calls", func(c *BreakerConfig) { c.TripMinCalls = -10 }, "-10", "0 or more"},
-		{"trip_min_calls", func(c *BreakerConfig) { c.TripMinCalls = 0 }, "", ""},
+		{"failure_window", func(c *BreakerConfig) { c.FailureWindow = -1 }, "-1ns", years},
+		{"failure_window", func(c *BreakerConfig) { c.FailureWindow = time.Hour }, "", ""},
+		{"failure_rate", func(c *BreakerConfig) { c.FailureRate = -1e-9 }, "-1e-09", "between 0 and 1"},
+		{"failure_rate", func(c *BreakerConfig) { c.FailureRate = 1 }, "", ""},
+		{"failure_rate", func(c *BreakerConfig) { c.FailureRate = 80 }, "80", "between 0 and 1"},
+		{"failure_rate", func(c *BreakerConfig) { c.FailureRate = math.NaN() }, "NaN", "between 0 and 1"},
+		{"failure_rate_window", func(c *BreakerConfig) { c.FailureRateWindow = -1 }, "-1ns", years},
+		{"failure_rate_window", func(c *BreakerConfig) { c.FailureRateWindow = 0 }, "", ""},
+		{"failure_rate_min_calls", func(c *BreakerConfig) { c.FailureRateMinCalls = -10 }, "-10", "0 or more"},
+		{"failure_rate_min_calls", func(c *BreakerConfig) { c.FailureRateMinCalls = 0 }, "", ""},
 	} {
 		config := DefaultBreakerConfig()
 		c.change(&config)
@@ -113,7 +117,8 @@ func TestEveryFieldOfABreakerConfigIsChecked(t *testing.T) {
 func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
 	bad := BreakerConfig{
 		FailureThreshold: -1, RecoveryDuration: -1, ProbeTimeout: -1, MaxOpenDuration: -1, MaxStatedWait: -2, RecoveryGrowth: -1,
-		RecoveryJitter: -1, ProbeSuccesses: -1, SlowCallDuration: -1, TripScore: -1, TripMinCalls: -1,
+		RecoveryJitter: -1, ProbeSuccesses: -1, SlowCallDuration: -1, FailureWindow: -1,
+		FailureRate: -1, FailureRateWindow: -1, FailureRateMinCalls: -1,
 	}
 	c := Config{
 		Breaker:  bad,
@@ -122,7 +127,8 @@ func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
 	}
 	fields := []string{
 		"failure_threshold", "recovery_duration", "probe_timeout", "max_open_duration", "max_stated_wait", "recovery_growth",
-		"recovery_jitter", "probe_successes", "slow_call_duration", "trip_score", "trip_min_calls",
+		"recovery_jitter", "probe_successes", "slow_call_duration", "failure_window",
+		"failure_rate", "failure_rate_window", "failure_rate_min_calls",
 	}
 	var want, got []string
 	for _, f := range fields {
@@ -150,9 +156,9 @@ func TestMaxToolsAndNamesOfToolsAreChecked(t *testing.T) {
 	assert.EqualError(t, Config{Tools: map[string]BreakerConfig{"": {}}}.Validate(),
 		`toolhealth: config: tools is the key "", must be a name that is not empty`)
 	long := strings.Repeat("x", 1<<20)
-	err := Config{Tools: map[string]BreakerConfig{long + "\x1b[31m": {TripMinCalls: -1}}}.Validate()
+	err := Config{Tools: map[string]BreakerConfig{long + "\x1b[31m": {FailureRateMinCalls: -1}}}.Validate()
 	assert.Less(t, len(err.Error()), 300, "a long name is cut")
-	err = Config{Tools: map[string]BreakerConfig{"\x1b[31m": {TripMinCalls: -1}}}.Validate()
+	err = Config{Tools: map[string]BreakerConfig{"\x1b[31m": {FailureRateMinCalls: -1}}}.Validate()
 	assert.NotContains(t, err.Error(), "\x1b")
 }
 
@@ -175,13 +181,14 @@ func TestAConfigGoesThroughJSONAndBack(t *testing.T) {
 		Breaker: BreakerConfig{
 			FailureThreshold: 4, RecoveryDuration: 90 * time.Second, ProbeTimeout: 1500 * time.Millisecond,
 			MaxOpenDuration: time.Hour, MaxStatedWait: 2 * time.Minute, RecoveryGrowth: 2.5, RecoveryJitter: 0.25, ProbeSuccesses: 2,
-			SlowCallDuration: 7, TripScore: 0.4, TripMinCalls: 12,
+			SlowCallDuration: 7, FailureWindow: 8, FailureRate: 0.4, FailureRateWindow: 9, FailureRateMinCalls: 12,
 		},
-		Tools:    map[string]BreakerConfig{"a": {FailureThreshold: 9}, "b": {TripMinCalls: 1}},
+		Tools:    map[string]BreakerConfig{"a": {FailureThreshold: 9}, "b": {FailureRateMinCalls: 1}},
 		MaxTools: 77, RegisteredOnly: true,
 	}
 	const breaker = `{"failure_threshold":4,"recovery_duration":"1m30s","probe_timeout":"1.5s","max_open_duration":"1h0m0s","max_stated_wait":"2m0s",` +
-		`"recovery_growth":2.5,"recovery_jitter":0.25,"probe_successes":2,"slow_call_duration":"7ns","trip_score":0.4,"trip_min_calls":12}`
+		`"recovery_growth":2.5,"recovery_jitter":0.25,"probe_successes":2,"slow_call_duration":"7ns","failure_window":"8ns",` +
+		`"failure_rate":0.4,"failure_rate_window":"9ns","failure_rate_min_calls":12}`
 	text, err := json.Marshal(c.Breaker)
 	require.NoError(t, err)
 	assert.Equal(t, breaker, string(text))
@@ -219,15 +226,15 @@ func TestAnAbsentKeyKeepsWhatIsThere(t *testing.T) {
 	assert.Equal(t, want, c, "tools replaces them all")
 
 	for _, set := range []Config{
-		{MaxTools: 7}, {RegisteredOnly: true}, {Breaker: BreakerConfig{TripMinCalls: 1}}, {Tools: map[string]BreakerConfig{}},
+		{MaxTools: 7}, {RegisteredOnly: true}, {Breaker: BreakerConfig{FailureRateMinCalls: 1}}, {Tools: map[string]BreakerConfig{}},
 	} {
 		got := set
 		require.NoError(t, json.Unmarshal([]byte(`{"breaker":null,"tools":null,"max_tools":null}`), &got))
 		assert.Equal(t, set, got, "a receiver that is not zero has no defaults put in")
 	}
-	b := BreakerConfig{TripMinCalls: 4}
+	b := BreakerConfig{FailureRateMinCalls: 4}
 	require.NoError(t, json.Unmarshal([]byte(`{"failure_threshold":1}`), &b))
-	assert.Equal(t, BreakerConfig{FailureThreshold: 1, TripMinCalls: 4}, b)
+	assert.Equal(t, BreakerConfig{FailureThreshold: 1, FailureRateMinCalls: 4}, b)
 }
 
 func TestAnOverrideInheritsFromABreakerThatStandsAfterIt(t *testing.T) {
@@ -247,17 +254,17 @@ func TestWrongJSONIsAnErrorAndChangesNothing(t *testing.T) {
 		`{"breaker":{"recovery_duration":"soon"}}`:   `recovery_duration is "soon", must be a duration such as "30s"`,
 		`{"registered_only":true,"max_tools":"ten"}`: `max_tools is "ten", must be a whole number`,
 		`[]`: `toolhealth: config: the configuration is [], must be an object`,
-		`{"registered_only":true,"breaker":{"trip_score":"high"}}`: `breaker.trip_score is "high", must be a number`,
+		`{"registered_only":true,"breaker":{"failure_rate":"high"}}`: `breaker.failure_rate is "high", must be a number`,
 	} {
-		c := Config{MaxTools: 5, Tools: map[string]BreakerConfig{"keep": {}}, Breaker: BreakerConfig{TripMinCalls: 3}}
+		c := Config{MaxTools: 5, Tools: map[string]BreakerConfig{"keep": {}}, Breaker: BreakerConfig{FailureRateMinCalls: 3}}
 		err := c.UnmarshalJSON([]byte(text))
 		assert.ErrorContains(t, err, says, text)
 		assert.ErrorContains(t, json.Unmarshal([]byte(text), &c), says, text)
-		assert.Equal(t, Config{MaxTools: 5, Tools: map[string]BreakerConfig{"keep": {}}, Breaker: BreakerConfig{TripMinCalls: 3}}, c, text)
+		assert.Equal(t, Config{MaxTools: 5, Tools: map[string]BreakerConfig{"keep": {}}, Breaker: BreakerConfig{FailureRateMinCalls: 3}}, c, text)
 	}
-	b := BreakerConfig{TripMinCalls: 3}
-	assert.Error(t, json.Unmarshal([]byte(`{"failure_threshold":1,"trip_score":"x"}`), &b))
-	assert.Equal(t, BreakerConfig{TripMinCalls: 3}, b)
+	b := BreakerConfig{FailureRateMinCalls: 3}
+	assert.Error(t, json.Unmarshal([]byte(`{"failure_threshold":1,"failure_rate":"x"}`), &b))
+	assert.Equal(t, BreakerConfig{FailureRateMinCalls: 3}, b)
 }
 
 func TestJSONIsNotValidatedUntilItIsUsed(t *testing.T) {
@@ -276,7 +283,7 @@ func TestEveryProblemInJSONIsReportedAtOnce(t *testing.T) {
 toolhealth: config: max_tools is 1.5, must be a whole number
 toolhealth: config: registered_only is 1, must be true or false
 toolhealth: config: tools["a"].probe_timeout is 2, must be a duration such as "30s"
-toolhealth: config: tools["a"].x is unknown, must be one of failure_threshold, recovery_duration, probe_timeout, max_open_duration, max_stated_wait, recovery_growth, recovery_jitter, probe_successes, slow_call_duration, trip_score, trip_min_calls
+toolhealth: config: tools["a"].x is unknown, must be one of failure_threshold, recovery_duration, probe_timeout, max_open_duration, max_stated_wait, recovery_growth, recovery_jitter, probe_successes, slow_call_duration, failure_window, failure_rate, failure_rate_window, failure_rate_min_calls
 toolhealth: config: tools["b"] is 3, must be an object`)
 	assert.Equal(t, Config{}, c)
 	assert.EqualError(t, json.Unmarshal([]byte(`{"tools":{"a":{}},"zones":1}`), &c),
@@ -287,8 +294,8 @@ toolhealth: config: max_tools is 1.5, must be a whole number`, "what comes after
 }
 
 func TestWhatJSONCannotSayIsAnErrorThatNamesTheField(t *testing.T) {
-	_, err := json.Marshal(BreakerConfig{TripScore: math.NaN()})
-	assert.ErrorContains(t, err, "toolhealth: config: trip_score: ")
+	_, err := json.Marshal(BreakerConfig{FailureRate: math.NaN()})
+	assert.ErrorContains(t, err, "toolhealth: config: failure_rate: ")
 }
 
 func TestBreakerConfig_BoundOfOneNanosecondIsBound(t *testing.T) {

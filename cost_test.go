@@ -140,7 +140,7 @@ func TestCost_SizesOfWhatIsAllocated(t *testing.T) {
 		t.Skip("laid out for 64 bits")
 	}
 	assert.EqualValues(t, 32, unsafe.Sizeof(callFrame{}))
-	assert.EqualValues(t, 112, unsafe.Sizeof(machine.Snapshot{}))
+	assert.EqualValues(t, 128, unsafe.Sizeof(machine.Snapshot{}))
 }
 
 func heapInUse() uint64 {

@@ -616,7 +616,7 @@ func (r *Registry) Isolate(tool string) bool {
 // SetConfig puts another configuration in force, or returns every problem of that
 // configuration and changes nothing. Each tool keeps its state: a running cooldown keeps its
 // deadline, a streak stays, a lower threshold does not trip by itself. Only a
-// FailureThreshold set to 0 closes a breaker, unless it is isolated. Lowering
+// configuration that opens by no rule closes a breaker, unless it is isolated. Lowering
 // MaxTools evicts nothing by itself; the next new name does. It takes time in
 // proportion to the number of tools, during which no new name can enter.
 func (r *Registry) SetConfig(c Config) error {

@@ -6,12 +6,11 @@ import (
 	"time"
 
 	"github.com/toolhealth/toolhealth/internal/flight"
-	"github.com/toolhealth/toolhealth/internal/machine"
 	"github.com/toolhealth/toolhealth/internal/retry"
 )
 
 // ewmaOne is an EWMA of 1.0: averages are integers scaled by this.
-const ewmaOne = machine.EWMAOne
+const ewmaOne = 1_000_000
 
 // Stats are the all-time counters of one tool: lock-free, written by every call
 // that ends, read by dashboards. A [Registry] keeps one for each tool; alone,

@@ -34,6 +34,7 @@ type carrier struct {
 	torn      bool // writes until in a store of its own
 	deaf      bool // takes a lost swap for a won one
 	forgetful bool // does not remember that a permit is settled
+	compared  bool // with the rules in words, as the real machine is
 }
 
 var realCarrier = carrier{
@@ -116,6 +117,18 @@ var scopes = []scope{
 		outcomes: []Outcome{Success, Neutral}, release: true, breaker: exploredBreaker(1),
 	},
 	{
+		name: "share of failures", callers: 2, short: extent{2, 4, 0}, long: extent{3, 4, 1}, byName: true,
+		outcomes: []Outcome{Success, Failure},
+		breaker: withBreaker(exploredBreaker(0), func(c *Config) {
+			c.FailureRate, c.FailureRateWindow, c.FailureRateMinCalls = 0.6, 3, 2
+		}),
+	},
+	{
+		name: "streak with a window", callers: 2, short: extent{2, 4, 0}, long: extent{3, 6, 0}, byName: true,
+		outcomes: []Outcome{Success, Failure},
+		breaker:  withBreaker(exploredBreaker(2), func(c *Config) { c.FailureWindow = 2 }),
+	},
+	{
 		name: "failures that ask to wait", callers: 2, short: extent{3, 4, 0}, long: extent{4, 9, 0},
 		outcomes: []Outcome{Success, Failure}, asks: true,
 		breaker: withBreaker(exploredBreaker(2), func(c *Config) { c.MaxStatedWait = 4 }),
@@ -157,6 +170,7 @@ type world struct {
 	snap      Snapshot
 	promised  int64 // open: when the last event said that the next probe may go
 	undecided int   // probes in a row that ended without a verdict
+	ended     int   // successes and failures
 	ticks     int
 	operators int
 	callers   [4]caller
@@ -273,6 +287,12 @@ func (x *exploration) key(w *world) []byte {
 		}
 		key = append(key, byte(s.State), flags, byte(s.Params.threshold), byte(s.Streak), rel(s.Since), rel(s.Until),
 			span(s.lease), span(s.cooldown), span(s.learned), byte(s.failed), byte(s.passed), s.undecided, byte(w.snap.Epoch-s.Epoch))
+		if s.Params.window > 0 && s.Streak > 0 {
+			key = append(key, rel(s.failedAt))
+		}
+		if s.windowFailed > 0 {
+			key = append(key, rel(s.windowSince), byte(w.ended-int(s.windowEnded)), byte(s.windowFailed))
+		}
 	}
 	snap(&w.snap)
 	promised := w.promised
@@ -295,6 +315,9 @@ func (x *exploration) key(w *world) []byte {
 				cfg = byte(c.ev.Params.threshold + 1)
 			}
 			key = append(key, byte(c.ev.Op), byte(c.ev.Outcome), rel(c.now), lost, cfg, boolByte(c.ev.ByName), byte(c.ev.RetryAfter))
+			if x.breaker.FailureRate > 0 {
+				key = append(key, byte(w.ended-int(c.ev.Ended)))
+			}
 			if c.pc == pcTorn || c.lost && (x.blind || x.deaf) { // else it will load again
 				snap(c.old)
 			}
@@ -385,6 +408,9 @@ func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 		if ev.Op >= OpReset {
 			next.operators--
 		}
+		if ev.Op == OpSettle && (ev.Outcome == Success || ev.Outcome == Failure) {
+			next.ended++ // the statistics come first
+		}
 		yield(move{"begins", i, &ev}, &next)
 	}
 	if c.holds {
@@ -432,6 +458,11 @@ func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 func (x *exploration) load(w *world, i int) {
 	c := &w.callers[i]
 	c.lost = false
+	if x.breaker.FailureRate > 0 {
+		counted := *c.ev
+		counted.Ended = uint64(w.ended)
+		c.ev = &counted
+	}
 	if next, a := x.step(&w.snap, c.ev, c.now); !a.Changed {
 		x.checkReport(c, &w.snap, &next)
 		x.end(w, i, a)
@@ -639,7 +670,7 @@ func (x *exploration) checkSwap(w *world, c *caller, before, next *Snapshot, a *
 			x.fail("%s has begun no epoch", describeEvent(ev))
 		}
 	}
-	if x.carrier.name == realCarrier.name {
+	if x.carrier.name == realCarrier.name || x.compared {
 		x.compareWithModel(c, before, next, a, now)
 	}
 }
@@ -687,6 +718,9 @@ func (x *exploration) justified(w *world, c *caller, before *Snapshot, ch *Chang
 	case CauseFailureThreshold:
 		return ch.From == Closed && ch.To == Open && ev.Op == OpSettle && ev.Outcome == Failure &&
 			(ev.ByName || ev.Epoch == before.Epoch) && before.Streak+1 >= before.Params.threshold && before.Params.threshold > 0
+	case CauseFailureRate:
+		return ch.From == Closed && ch.To == Open && ev.Op == OpSettle && ev.Outcome == Failure &&
+			(ev.ByName || ev.Epoch == before.Epoch) && before.Params.rate > 0 && ev.Ended >= before.Params.rateCalls
 	case CauseProbeAdmitted:
 		return ch.From == Open && ch.To == HalfOpen && ev.Op == OpAdmit && !before.isolated && now >= seen.Until &&
 			(before.State != Open || now >= w.promised)
@@ -703,7 +737,7 @@ func (x *exploration) justified(w *world, c *caller, before *Snapshot, ch *Chang
 	case CauseIsolated:
 		return ch.To == Open && ev.Op == OpIsolate
 	case CauseReconfigured:
-		return ch.From != Closed && ch.To == Closed && ev.Op == OpConfigure && ev.Params.threshold == 0
+		return ch.From != Closed && ch.To == Closed && ev.Op == OpConfigure && ev.Params.threshold == 0 && ev.Params.rate == 0
 	}
 	return false
 }
@@ -723,7 +757,7 @@ func (x *exploration) compareWithModel(c *caller, before, next *Snapshot, a *Ans
 	case OpSettle:
 		events = b.Report(at, model.Report{
 			ByName: ev.ByName, Probe: ev.Probe, Epoch: int(ev.Epoch), Outcome: ev.Outcome.String(), Kind: ev.Kind.String(),
-			Took: time.Duration(ev.Took), RetryAfter: time.Duration(ev.RetryAfter),
+			Took: time.Duration(ev.Took), RetryAfter: time.Duration(ev.RetryAfter), Ended: int(ev.Ended),
 		})
 	case OpRelease:
 		if ev.Probe {
@@ -732,11 +766,11 @@ func (x *exploration) compareWithModel(c *caller, before, next *Snapshot, a *Ans
 	case OpKeepAlive:
 		events = b.KeepAlive(at, int(ev.Epoch))
 	case OpReset:
-		events = b.Reset(at, 0)
+		events = b.Reset(at)
 	case OpIsolate:
 		events = b.Isolate(at)
 	case OpConfigure:
-		events = b.Configure(at, modelConfig(ev.Params), 0)
+		events = b.Configure(at, modelConfig(ev.Params))
 	}
 	var said []model.Event
 	for _, ch := range a.Changes() {
@@ -759,7 +793,8 @@ func (x *exploration) compareWithModel(c *caller, before, next *Snapshot, a *Ans
 func modelConfig(p *Params) model.Config {
 	return model.Config{
 		Threshold: p.threshold, Recovery: time.Duration(p.recovery), Lease: time.Duration(p.lease), MaxOpen: time.Duration(p.maxOpen),
-		Growth: int(p.growth), ProbeSuccesses: p.successes, MaxStated: time.Duration(p.maxStated),
+		Growth: int(p.growth), ProbeSuccesses: int(p.successes), MaxStated: time.Duration(p.maxStated),
+		Window: time.Duration(p.window), Rate: int(p.rate), RateWindow: time.Duration(p.rateWindow), RateMinCalls: int(p.rateCalls),
 	}
 }
 
@@ -771,7 +806,8 @@ func modelOf(s *Snapshot, now int64) model.Breaker {
 		Streak: s.Streak, Kind: s.Kind.String(), Trips: int(s.Trips),
 		Isolated: s.isolated, Stated: s.limited, Lost: s.lost,
 		LeaseFor: time.Duration(s.lease), Cooldown: time.Duration(s.cooldown), LeastLease: time.Duration(s.learned), Operated: int(s.operated),
-		FailedProbes: s.failed, GoodProbes: s.passed, Undecided: int(s.undecided),
+		FailedProbes: int(s.failed), GoodProbes: int(s.passed), Undecided: int(s.undecided), LastFailure: time.Duration(s.failedAt),
+		WindowBegan: time.Duration(s.windowSince), WindowBefore: int(s.windowEnded), WindowFailed: int(s.windowFailed),
 	}
 	switch {
 	case s.State == Open:
@@ -875,7 +911,28 @@ func brokenSteps() []carrier {
 		c.step = func(s *Snapshot, ev *Event, now int64) (Snapshot, Answer) { return f(*s, *ev, now) }
 		return c
 	}
+	// under is a machine that works under other params than it was given.
+	under := func(name string, change func(*Params)) carrier {
+		c := stepping(name, func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			other := *s.Params
+			change(&other)
+			changed := s
+			changed.Params = &other
+			n, a := Step(&changed, &ev, now)
+			if n.Params == &other {
+				n.Params = s.Params
+			}
+			a.Changed = n != s
+			return n, a
+		})
+		c.compared = true
+		return c
+	}
 	return []carrier{
+		under("a streak outlasts its window", func(p *Params) { p.window = 0 }),
+		under("the window of a rate never ends", func(p *Params) { p.rateWindow = Forever }),
+		under("a rate needs no calls", func(p *Params) { p.rateCalls = 1 }),
+		under("a threshold of zero is a threshold", func(p *Params) { p.threshold = max(p.threshold, 1) }),
 		stepping("epochs are not looked at", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 			seen := s.AsOf(now)
 			ev.Epoch = seen.Epoch
@@ -890,7 +947,7 @@ func brokenSteps() []carrier {
 		stepping("a late success closes", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 			n, a := Step(&s, &ev, now)
 			if ev.Op == OpSettle && ev.Outcome == Success && n.State == Open && !n.isolated {
-				n.closeAt(max(now, n.Since), 0)
+				n.closeAt(max(now, n.Since))
 				n.Epoch++
 				a.record(&n, Open, CauseProbeSucceeded)
 				a.Changed, a.Epoch = true, n.Epoch

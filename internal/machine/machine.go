@@ -59,7 +59,7 @@ type Cause uint8
 const (
 	CauseNone             Cause = iota
 	CauseFailureThreshold       // closed to open: consecutive failures
-	CauseTripScore              // closed to open: the EWMA
+	CauseFailureRate            // closed to open: the share of failures
 	CauseProbeAdmitted          // open to half-open
 	CauseProbeSucceeded         // half-open to closed, or to open if more successes are wanted
 	CauseProbeFailed            // half-open to open, with a fresh cooldown
@@ -68,7 +68,7 @@ const (
 	CauseLeaseExpired           // half-open to open, since the end of the lease
 	CauseReset                  // any to closed
 	CauseIsolated               // any to open
-	CauseReconfigured           // any to closed: the threshold became 0
+	CauseReconfigured           // any to closed: no rule opens it any more
 )
 
 // Op is what happens to a breaker.
@@ -98,8 +98,7 @@ type Event struct {
 	Kind       Kind    // OpSettle: of a failure
 	Took       int64   // OpSettle: the duration of the call
 	RetryAfter int64   // OpSettle: the wait that a throttle or a failure stated; zero or less means none
-	EWMA       int64   // OpSettle: of the tool, this call included, scaled by EWMAOne
-	Ended      uint64  // any op that may close: calls of the tool that have ended, this one included
+	Ended      uint64  // OpSettle: successes and failures of the tool, this call included
 
 	LeaseFloor int64   // OpAdmit: the shortest lease of a probe
 	Draw       float64 // any op that may begin a cooldown: in [0,1), where it falls within its jitter
@@ -159,9 +158,16 @@ type Snapshot struct {
 	lease    int64  // half-open: how long a KeepAlive extends the lease for
 	cooldown int64  // half-open: the cooldown that follows if the lease runs out
 	learned  int64  // the shortest lease of the next probe, from late successes
-	failed   int    // failed probes in a row: the exponent of growth
-	passed   int    // successful probes in a row
-	ended    uint64 // calls that had ended at the last close: TripMinCalls counts from here
+	failed   uint32 // failed probes in a row: the exponent of growth
+	passed   uint32 // successful probes in a row
+	failedAt int64  // closed with a streak: when its last failure came
+
+	// The window of FailureRate. It begins with a failure; without one in it there is no
+	// window.
+	windowSince  int64
+	windowEnded  uint64 // calls that had ended before it began
+	windowFailed uint32 // failures in it that counted
+
 	operated uint64 // epoch of the last Reset or Isolate; permits from before it change nothing
 }
 
@@ -296,7 +302,7 @@ func (s *Snapshot) apply(ev *Event, now int64, a *Answer) Cause {
 			s.Until = max(s.Until, later(now, s.lease))
 		}
 	case OpReset:
-		s.closeAt(now, ev.Ended)
+		s.closeAt(now)
 		s.learned = 0
 		return CauseReset
 	case OpIsolate:
@@ -305,8 +311,8 @@ func (s *Snapshot) apply(ev *Event, now int64, a *Answer) Cause {
 		return CauseIsolated
 	case OpConfigure:
 		s.Params = ev.Params
-		if s.Params.threshold == 0 && s.State != Closed && !s.isolated {
-			s.closeAt(now, ev.Ended)
+		if !s.Params.opens() && s.State != Closed && !s.isolated {
+			s.closeAt(now)
 			return CauseReconfigured
 		}
 	}
@@ -389,20 +395,39 @@ func (s *Snapshot) throttle(ev *Event, now int64) {
 }
 
 // fail counts a failure of the current closed period and opens s if it is one
-// too many. Only a failure opens: a success does not, however low the EWMA.
+// too many. Only a failure opens: a success does not.
 func (s *Snapshot) fail(ev *Event, now int64) Cause {
+	if s.Params.window > 0 && s.Streak > 0 && now-s.failedAt > s.Params.window {
+		s.Streak = 0
+	}
 	s.countFailure(ev)
+	s.failedAt = now
+	tooMany := s.Params.rate > 0 && s.countInWindow(ev, now)
 	switch {
-	case s.Params.threshold == 0:
-	case s.Streak >= s.Params.threshold:
+	case s.Params.threshold > 0 && s.Streak >= s.Params.threshold:
 		s.openAfterFailure(ev, now)
 		return CauseFailureThreshold
-	case ev.EWMA < s.Params.tripBelow && ev.Ended >= saturatingSum(s.ended, s.Params.tripCalls):
+	case tooMany:
 		s.openAfterFailure(ev, now)
-		return CauseTripScore
+		return CauseFailureRate
 	}
 	s.throttle(ev, now)
 	return CauseNone
+}
+
+// countInWindow counts a failure in the window of FailureRate, or begins the next
+// window with it, and reports whether the share of failures has reached the rate.
+// Successes are not counted here: how many calls have ended is in the event.
+func (s *Snapshot) countInWindow(ev *Event, now int64) bool {
+	if s.windowFailed == 0 || now-s.windowSince >= s.Params.rateWindow {
+		s.windowSince, s.windowEnded, s.windowFailed = now, max(ev.Ended, 1)-1, 0
+	}
+	s.windowFailed = saturatingNext(s.windowFailed)
+	calls := uint64(s.windowFailed)
+	if ev.Ended > s.windowEnded {
+		calls = max(calls, ev.Ended-s.windowEnded)
+	}
+	return calls >= s.Params.rateCalls && float64(s.windowFailed)*rateOne >= float64(s.Params.rate)*float64(calls)
 }
 
 func (s *Snapshot) countFailure(ev *Event) {
@@ -438,14 +463,14 @@ func (s *Snapshot) settleProbe(ev *Event, now int64) Cause {
 	switch ev.Outcome {
 	case Success, Rejected:
 		if s.passed++; s.passed >= s.Params.successes {
-			s.closeAt(now, ev.Ended)
+			s.closeAt(now)
 		} else {
 			s.open(now, 0)
 		}
 		return CauseProbeSucceeded
 	case Failure:
 		s.countFailure(ev)
-		s.failed, s.passed = s.failed+1, 0
+		s.failed, s.passed = saturatingNext(s.failed), 0
 		s.openAfterFailure(ev, now)
 		return CauseProbeFailed
 	case Throttled:
@@ -496,10 +521,10 @@ func (s *Snapshot) open(now, wait int64) {
 }
 
 // closeAt makes s closed from now on, with nothing held against the tool.
-func (s *Snapshot) closeAt(now int64, ended uint64) {
+func (s *Snapshot) closeAt(now int64) {
 	s.begin(Closed, now, 0)
 	s.Streak, s.failed, s.passed = 0, 0, 0
-	s.ended = ended
+	s.failedAt, s.windowSince, s.windowEnded, s.windowFailed = 0, 0, 0, 0
 }
 
 // begin begins a state that is not half-open.

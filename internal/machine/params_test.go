@@ -11,17 +11,18 @@ import (
 func TestParams_AreTheConfigInIntegers(t *testing.T) {
 	p := NewParams(Config{
 		FailureThreshold: 4, RecoveryDuration: 5, ProbeTimeout: 6, MaxOpenDuration: 7, MaxStatedWait: 4, RecoveryGrowth: 8,
-		RecoveryJitter: 0.25, ProbeSuccesses: 9, SlowCallDuration: 10, TripScore: 0.7, TripMinCalls: 11,
+		RecoveryJitter: 0.25, ProbeSuccesses: 9, SlowCallDuration: 10, FailureWindow: 12,
+		FailureRate: 0.7, FailureRateWindow: 13, FailureRateMinCalls: 11,
 	})
 	assert.Equal(t, Snapshot{Params: p, Epoch: 1}, *p.Initial)
 	p.Initial = nil
 	assert.Equal(t, Params{
 		threshold: 4, recovery: 5, lease: 6, maxOpen: 7, maxStated: 4, growth: 8, jitter: 0.25, successes: 9, slow: 10,
-		tripBelow: 700_000, tripCalls: 11,
+		window: 12, rate: 700_000, rateWindow: 13, rateCalls: 11,
 	}, *p)
 	zero := NewParams(Config{})
 	zero.Initial = nil
-	assert.Equal(t, Params{maxStated: math.MaxInt64, growth: 1, successes: 1, slow: math.MaxInt64}, *zero)
+	assert.Equal(t, Params{maxStated: math.MaxInt64, growth: 1, successes: 1, slow: math.MaxInt64, rateWindow: int64(time.Minute), rateCalls: 20}, *zero)
 }
 
 func TestParams_Hint(t *testing.T) {
@@ -54,7 +55,7 @@ func TestParams_GrowthMultipliesTheCooldown(t *testing.T) {
 	for _, c := range []struct {
 		growth, jitter, draw float64
 		max                  time.Duration
-		failed               int
+		failed               uint32
 		want                 time.Duration
 	}{
 		{0, 0, 0, 0, 0, 30 * time.Second},
@@ -65,7 +66,7 @@ func TestParams_GrowthMultipliesTheCooldown(t *testing.T) {
 		{1.5, 0, 0, 0, 2, 67500 * time.Millisecond},
 		{2, 0, 0, 100 * time.Second, 1, 60 * time.Second},
 		{2, 0, 0, 100 * time.Second, 2, 100 * time.Second},
-		{2, 0, 0, 0, math.MaxInt, MaxDuration},
+		{2, 0, 0, 0, math.MaxUint32, MaxDuration},
 		{1, 0.5, 0, 0, 0, 30 * time.Second},
 		{1, 0.5, 0.5, 0, 0, 37500 * time.Millisecond},
 		{2, 0.5, 0.5, 0, 1, 75 * time.Second},

@@ -19,7 +19,7 @@ import (
 // The configuration of the table: threshold 3, cooldown 30, lease 20, no wait
 // over 100, 2 good probes close, a success of more than 5 is slow. Events: a call
 // took 1 (a slow one 6), a failure is a server_error, a throttle asks for 60, so does
-// a failure in the row asked, and 50 calls had ended.
+// a failure in the row asked.
 const stepNow = 1000
 
 var stepSituations = []struct{ name, snapshot string }{
@@ -49,7 +49,7 @@ var (
 
 // What many rows share. A lost probe's snapshot turns open before anything else.
 const (
-	freshlyClosed = "state=closed since=1000 until=0 limited=0 isolated=0 undecided=0 lease=0 cooldown=0 streak=0 failed=0 passed=0 ended=50 epoch=8"
+	freshlyClosed = "state=closed since=1000 until=0 limited=0 isolated=0 undecided=0 lease=0 cooldown=0 streak=0 failed=0 passed=0 failedat=0 epoch=8"
 	heldOpen      = "state=open since=1000 until=1000 limited=0 isolated=1 undecided=0 lease=0 cooldown=0 epoch=8"
 	probeOut      = "state=half-open since=1000 until=1020 limited=0 lease=20 cooldown=30 epoch=8"
 	lost980       = "state=open since=980 until=1010 lost=1 lease=0 cooldown=0 passed=0 epoch=8"
@@ -64,9 +64,9 @@ var stepTable = [][5]string{
 	{"closed clean", "admit", "", "", "admitted"},
 	{"closed clean", "success", "current probe stale name", "", ""},
 	{"closed clean", "success", "stale-probe", "", ""},
-	{"closed clean", "slow", "current probe name", "streak=1 kind=timeout", ""},
-	{"closed clean", "failure", "current probe name", "streak=1 kind=server_error", ""},
-	{"closed clean", "asked", "current probe name", "until=1060 streak=1 kind=server_error", ""},
+	{"closed clean", "slow", "current probe name", "failedat=1000 streak=1 kind=timeout", ""},
+	{"closed clean", "failure", "current probe name", "failedat=1000 streak=1 kind=server_error", ""},
+	{"closed clean", "asked", "current probe name", "failedat=1000 until=1060 streak=1 kind=server_error", ""},
 	{"closed clean", "slow failure asked", "stale stale-probe", "", ""},
 	{"closed clean", "rejected neutral", "*", "", ""},
 	{"closed clean", "throttled", "*", "until=1060", ""},
@@ -83,9 +83,9 @@ var stepTable = [][5]string{
 	{"closed with streak", "success", "current probe name", "streak=0", ""},
 	{"closed with streak", "success", "stale", "", ""},
 	{"closed with streak", "success", "stale-probe", "", ""},
-	{"closed with streak", "slow", "current probe name", "state=open since=1000 until=1030 streak=3 kind=timeout trips=1 epoch=8", "closed>open failure_threshold @1000 wait=30"},
-	{"closed with streak", "failure", "current probe name", "state=open since=1000 until=1030 streak=3 kind=server_error trips=1 epoch=8", "closed>open failure_threshold @1000 wait=30"},
-	{"closed with streak", "asked", "current probe name", "state=open since=1000 until=1060 limited=1 streak=3 kind=server_error trips=1 epoch=8", "closed>open failure_threshold @1000 wait=60"},
+	{"closed with streak", "slow", "current probe name", "failedat=1000 state=open since=1000 until=1030 streak=3 kind=timeout trips=1 epoch=8", "closed>open failure_threshold @1000 wait=30"},
+	{"closed with streak", "failure", "current probe name", "failedat=1000 state=open since=1000 until=1030 streak=3 kind=server_error trips=1 epoch=8", "closed>open failure_threshold @1000 wait=30"},
+	{"closed with streak", "asked", "current probe name", "failedat=1000 state=open since=1000 until=1060 limited=1 streak=3 kind=server_error trips=1 epoch=8", "closed>open failure_threshold @1000 wait=60"},
 	{"closed with streak", "slow failure asked", "stale stale-probe", "", ""},
 	{"closed with streak", "rejected", "current probe name", "streak=0", ""},
 	{"closed with streak", "rejected", "stale stale-probe", "", ""},
@@ -103,9 +103,9 @@ var stepTable = [][5]string{
 	{"closed throttled", "admit", "", "", "refused rate_limited 10"},
 	{"closed throttled", "success", "current probe stale name", "", ""},
 	{"closed throttled", "success", "stale-probe", "", ""},
-	{"closed throttled", "slow", "current probe name", "streak=1 kind=timeout", ""},
-	{"closed throttled", "failure", "current probe name", "streak=1 kind=server_error", ""},
-	{"closed throttled", "asked", "current probe name", "until=1060 streak=1 kind=server_error", ""},
+	{"closed throttled", "slow", "current probe name", "failedat=1000 streak=1 kind=timeout", ""},
+	{"closed throttled", "failure", "current probe name", "failedat=1000 streak=1 kind=server_error", ""},
+	{"closed throttled", "asked", "current probe name", "failedat=1000 until=1060 streak=1 kind=server_error", ""},
 	{"closed throttled", "slow failure asked", "stale stale-probe", "", ""},
 	{"closed throttled", "rejected neutral", "*", "", ""},
 	{"closed throttled", "throttled", "*", "until=1060", ""},
@@ -121,9 +121,9 @@ var stepTable = [][5]string{
 	{"closed thawed", "admit", "", "until=0", "admitted"},
 	{"closed thawed", "success", "current probe stale name", "", ""},
 	{"closed thawed", "success", "stale-probe", "", ""},
-	{"closed thawed", "slow", "current probe name", "streak=1 kind=timeout", ""},
-	{"closed thawed", "failure", "current probe name", "streak=1 kind=server_error", ""},
-	{"closed thawed", "asked", "current probe name", "until=1060 streak=1 kind=server_error", ""},
+	{"closed thawed", "slow", "current probe name", "failedat=1000 streak=1 kind=timeout", ""},
+	{"closed thawed", "failure", "current probe name", "failedat=1000 streak=1 kind=server_error", ""},
+	{"closed thawed", "asked", "current probe name", "failedat=1000 until=1060 streak=1 kind=server_error", ""},
 	{"closed thawed", "slow failure asked", "stale stale-probe", "", ""},
 	{"closed thawed", "rejected neutral", "*", "", ""},
 	{"closed thawed", "throttled", "*", "until=1060", ""},
@@ -361,14 +361,14 @@ func changeSnapshot(t *testing.T, s *Snapshot, text string) {
 			s.operated = uint64(n)
 		case "trips":
 			s.Trips = uint64(n)
-		case "ended":
-			s.ended = uint64(n)
+		case "failedat":
+			s.failedAt = seconds
 		case "streak":
 			s.Streak = n
 		case "failed":
-			s.failed = n
+			s.failed = uint32(n)
 		case "passed":
-			s.passed = n
+			s.passed = uint32(n)
 		case "undecided":
 			s.undecided = uint8(n)
 		case "limited":
@@ -385,14 +385,14 @@ func changeSnapshot(t *testing.T, s *Snapshot, text string) {
 }
 
 func stepSituation(t *testing.T, text string) Snapshot {
-	s := Snapshot{Params: stepConfigs["table"], Epoch: 7, ended: 20}
+	s := Snapshot{Params: stepConfigs["table"], Epoch: 7, failedAt: 900 * stepSecond}
 	changeSnapshot(t, &s, text)
 	return s
 }
 
 // stepEvent builds the event of one pair.
 func stepEvent(what, permit string) Event {
-	ev := Event{EWMA: EWMAOne, Ended: 50}
+	ev := Event{Ended: 50}
 	switch what {
 	case "admit":
 		ev.Op = OpAdmit

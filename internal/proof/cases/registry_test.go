@@ -388,7 +388,7 @@ func TestC80_NotANumberIsRefused(t *testing.T) {
 	before := r.Config()
 	for field, change := range map[string]func(*toolhealth.BreakerConfig){
 		"breaker.recovery_growth": func(c *toolhealth.BreakerConfig) { c.RecoveryGrowth = math.NaN() },
-		"breaker.trip_score":      func(c *toolhealth.BreakerConfig) { c.TripScore = math.NaN() },
+		"breaker.failure_rate":    func(c *toolhealth.BreakerConfig) { c.FailureRate = math.NaN() },
 	} {
 		c := before
 		change(&c.Breaker)

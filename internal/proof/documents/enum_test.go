@@ -64,7 +64,7 @@ func TestEnum_TextsAreStable(t *testing.T) {
 	checkEnum[toolhealth.HealthStatus](t, "HealthStatus", "healthy", "degraded", "unhealthy")
 	checkEnum[toolhealth.Outcome](t, "Outcome", "success", "failure", "rejected", "throttled", "neutral")
 	checkEnum[toolhealth.Cause](t, "Cause",
-		"none", "failure_threshold", "trip_score", "probe_admitted", "probe_succeeded", "probe_failed",
+		"none", "failure_threshold", "failure_rate", "probe_admitted", "probe_succeeded", "probe_failed",
 		"probe_throttled", "probe_returned", "lease_expired", "reset", "isolated", "reconfigured")
 	checkEnum[toolhealth.Kind](t, "Kind", kindTexts...)
 	checkEnum[toolhealth.StopReason](t, "StopReason",

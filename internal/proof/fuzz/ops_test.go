@@ -175,7 +175,8 @@ func (s *teller) readConfig() toolhealth.Config {
 		c.ProbeSuccesses = [4]int{0, 1, 2, 3}[extra/4%4]
 		c.SlowCallDuration = [4]time.Duration{0, 0, time.Nanosecond, 10 * time.Second}[extra/16%4]
 		if extra/64%2 == 1 {
-			c.TripScore, c.TripMinCalls = 0.6, 2
+			c.FailureRate, c.FailureRateWindow, c.FailureRateMinCalls = 0.6, 40*time.Second, 2
+			c.FailureWindow = 20 * time.Second
 		}
 		if extra/128 == 1 {
 			c.MaxStatedWait = [2]time.Duration{35 * time.Second, toolhealth.Off}[extra%2]
@@ -188,7 +189,8 @@ func (s *teller) readConfig() toolhealth.Config {
 		s.current[i] = model.Config{
 			Threshold: c.FailureThreshold, Recovery: c.RecoveryDuration, Lease: c.ProbeTimeout,
 			MaxOpen: c.MaxOpenDuration, MaxStated: c.MaxStatedWait, Growth: int(c.RecoveryGrowth), ProbeSuccesses: c.ProbeSuccesses,
-			Slow: c.SlowCallDuration, TripScore: c.TripScore, TripMinCalls: c.TripMinCalls,
+			Slow: c.SlowCallDuration, Window: c.FailureWindow, Rate: int(c.FailureRate * 1e6),
+			RateWindow: c.FailureRateWindow, RateMinCalls: c.FailureRateMinCalls,
 		}
 	}
 	return config
@@ -264,7 +266,7 @@ func (s *teller) next() {
 		ok := s.r.Reset(n)
 		require.Equal(s.t, s.tools[n] != nil, ok, s)
 		if ok {
-			s.tools[n].happened(s.tools[n].b.Reset(s.now(), s.tools[n].s.Ended()))
+			s.tools[n].happened(s.tools[n].b.Reset(s.now()))
 		}
 	case 'c':
 		config := s.readConfig()
@@ -272,7 +274,7 @@ func (s *teller) next() {
 		require.NoError(s.t, s.r.SetConfig(config), s)
 		for i, n := range names {
 			if p := s.tools[n]; p != nil {
-				p.happened(p.b.Configure(s.now(), s.current[i], p.s.Ended()))
+				p.happened(p.b.Configure(s.now(), s.current[i]))
 			}
 		}
 	case 't', 'u':
@@ -430,7 +432,7 @@ func (s *teller) report(p *toolPair, v toolhealth.Verdict, took time.Duration, r
 	if v.Outcome == toolhealth.OutcomeRejected && v.NotSent {
 		r.Outcome = "neutral"
 	}
-	r.EWMA, r.Ended = p.s.EWMA, p.s.Ended()
+	r.Ended = p.s.Ended()
 	return r
 }
 

@@ -35,12 +35,15 @@ const (
 	maxPermits = goroutines * rounds * perRound
 )
 
-var config = model.Config{Threshold: 2, Recovery: 3 * time.Second, Lease: 2 * time.Second, MaxOpen: 7 * time.Second, MaxStated: 4 * time.Second}
+var config = model.Config{
+	Threshold: 2, Recovery: 3 * time.Second, Lease: 2 * time.Second, MaxOpen: 7 * time.Second,
+	MaxStated: 4 * time.Second, Window: 4 * time.Second,
+}
 
 func registryConfig(threshold int) toolhealth.Config {
 	return toolhealth.Config{Breaker: toolhealth.BreakerConfig{
 		FailureThreshold: threshold, RecoveryDuration: config.Recovery, ProbeTimeout: config.Lease, MaxOpenDuration: config.MaxOpen,
-		MaxStatedWait: config.MaxStated,
+		MaxStatedWait: config.MaxStated, FailureWindow: config.Window,
 	}}
 }
 
@@ -107,13 +110,13 @@ func step(s breakerState, in input, out output) (bool, breakerState) {
 		report.ByName = true
 		s.b.Report(in.now, report)
 	case "reset":
-		s.b.Reset(in.now, 0)
+		s.b.Reset(in.now)
 	case "isolate":
 		s.b.Isolate(in.now)
 	case "configure":
 		c := config
 		c.Threshold = in.threshold
-		s.b.Configure(in.now, c, 0)
+		s.b.Configure(in.now, c)
 	case "health":
 		look, b := s.b.Look(in.now), s.b
 		b.Tick(in.now)

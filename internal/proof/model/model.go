@@ -24,8 +24,10 @@ type Config struct {
 	Growth         int
 	ProbeSuccesses int
 	Slow           time.Duration
-	TripScore      float64
-	TripMinCalls   int
+	Window         time.Duration // between two failures of a streak
+	Rate           int           // of failures, in millionths
+	RateWindow     time.Duration
+	RateMinCalls   int
 }
 
 // Never is a time that does not come.
@@ -62,7 +64,11 @@ type Breaker struct {
 	FailedProbes int           // in a row
 	GoodProbes   int           // in a row
 	Undecided    int           // probes in a row whose outcome was no verdict
-	EndedBefore  int           // calls that ended before it closed last
+	LastFailure  time.Duration // closed: when the last one of the streak came
+
+	WindowBegan  time.Duration // of the rate
+	WindowBefore int           // calls that had ended before it began
+	WindowFailed int           // failures in it; 0 if there is no window
 }
 
 // New returns the breaker of a tool that has not been called.
@@ -87,7 +93,6 @@ type Report struct {
 	Kind       string
 	Took       time.Duration
 	RetryAfter time.Duration
-	EWMA       int // of the tool, in millionths, this call included
 	Ended      int // calls of the tool that have ended, this one included
 }
 
@@ -199,10 +204,10 @@ func (b *Breaker) open(cause string, now, wait time.Duration, stated bool) Event
 	return b.finish(e)
 }
 
-func (b *Breaker) close(cause string, now time.Duration, ended int) Event {
+func (b *Breaker) close(cause string, now time.Duration) Event {
 	e := b.enter("closed", cause, now)
 	b.Streak, b.FailedProbes, b.GoodProbes = 0, 0, 0
-	b.EndedBefore = ended
+	b.LastFailure, b.WindowBegan, b.WindowBefore, b.WindowFailed = 0, 0, 0, 0
 	return b.finish(e)
 }
 
@@ -274,10 +279,10 @@ func (b *Breaker) KeepAlive(now time.Duration, epoch int) []Event {
 }
 
 // Reset is the operator's: close it.
-func (b *Breaker) Reset(now time.Duration, ended int) []Event {
+func (b *Breaker) Reset(now time.Duration) []Event {
 	events := b.Tick(now)
 	b.LeastLease = 0
-	events = append(events, b.close("reset", now, ended))
+	events = append(events, b.close("reset", now))
 	b.Operated = b.Epoch
 	return events
 }
@@ -296,11 +301,11 @@ func (b *Breaker) Isolate(now time.Duration) []Event {
 }
 
 // Configure puts other rules in force.
-func (b *Breaker) Configure(now time.Duration, c Config, ended int) []Event {
+func (b *Breaker) Configure(now time.Duration, c Config) []Event {
 	events := b.Tick(now)
 	b.Config = c
-	if c.Threshold == 0 && b.State != "closed" && !b.Isolated {
-		events = append(events, b.close("reconfigured", now, ended))
+	if c.Threshold == 0 && c.Rate == 0 && b.State != "closed" && !b.Isolated {
+		events = append(events, b.close("reconfigured", now))
 	}
 	return events
 }
@@ -345,18 +350,19 @@ func (b *Breaker) reportClosed(now time.Duration, r Report, mine bool) []Event {
 	case r.Outcome == "success", r.Outcome == "rejected":
 		b.Streak = 0
 	case r.Outcome == "failure":
+		if b.Config.Window > 0 && now > later(b.LastFailure, b.Config.Window) {
+			b.Streak = 0
+		}
 		b.Streak++
-		b.Kind = r.Kind
+		b.Kind, b.LastFailure = r.Kind, now
 		cause := ""
 		b.asks(now, r.RetryAfter)
+		often := b.failsOften(now, r.Ended)
 		switch {
-		case b.Config.Threshold == 0:
-			return nil
-		case b.Streak >= b.Config.Threshold:
+		case b.Config.Threshold > 0 && b.Streak >= b.Config.Threshold:
 			cause = "failure_threshold"
-		case b.Config.TripScore > 0 && float64(r.EWMA) < math.Round(b.Config.TripScore*1e6) &&
-			r.Ended >= b.EndedBefore+b.Config.TripMinCalls:
-			cause = "trip_score"
+		case often:
+			cause = "failure_rate"
 		default:
 			return nil
 		}
@@ -367,6 +373,20 @@ func (b *Breaker) reportClosed(now time.Duration, r Report, mine bool) []Event {
 		return []Event{b.open(cause, now, wait, stated)}
 	}
 	return nil
+}
+
+// failsOften counts a failure and says whether the share of failures in the window is
+// too large.
+func (b *Breaker) failsOften(now time.Duration, ended int) bool {
+	if b.Config.Rate == 0 {
+		return false
+	}
+	if b.WindowFailed == 0 || now >= later(b.WindowBegan, b.Config.RateWindow) {
+		b.WindowBegan, b.WindowBefore, b.WindowFailed = now, ended-1, 0
+	}
+	b.WindowFailed++
+	calls := max(ended-b.WindowBefore, b.WindowFailed)
+	return calls >= b.Config.RateMinCalls && 1_000_000*b.WindowFailed >= b.Config.Rate*calls
 }
 
 func (b *Breaker) reportOpen(now time.Duration, r Report) {
@@ -398,7 +418,7 @@ func (b *Breaker) reportProbe(now time.Duration, r Report) Event {
 	case "success", "rejected":
 		b.GoodProbes++
 		if b.GoodProbes >= max(b.Config.ProbeSuccesses, 1) {
-			return b.close("probe_succeeded", now, r.Ended)
+			return b.close("probe_succeeded", now)
 		}
 		return b.open("probe_succeeded", now, 0, false)
 	case "failure":

@@ -75,8 +75,10 @@ func (h *history) randomConfig() toolhealth.Config {
 		RecoveryJitter:   []float64{0, 0, 0.5}[h.random.IntN(3)],
 		ProbeSuccesses:   h.random.IntN(3),
 		SlowCallDuration: pick(0, 0, 3),
-		TripScore:        []float64{0, 0, 0.5}[h.random.IntN(3)],
-		TripMinCalls:     h.random.IntN(5),
+		FailureWindow:    pick(0, 0, 10),
+		FailureRate:      []float64{0, 0, 0.5}[h.random.IntN(3)],
+
+		FailureRateWindow: pick(0, 20), FailureRateMinCalls: h.random.IntN(5),
 	}
 	if h.random.IntN(8) == 0 {
 		b.FailureThreshold = 0

@@ -47,7 +47,7 @@ func TestSoak_EveryTotalAddsUp(t *testing.T) {
 	config.Breaker = toolhealth.BreakerConfig{
 		FailureThreshold: 3, RecoveryDuration: 200 * time.Microsecond, ProbeTimeout: 100 * time.Microsecond,
 		MaxOpenDuration: time.Millisecond, RecoveryGrowth: 1.5, RecoveryJitter: 0.5, ProbeSuccesses: 2,
-		TripScore: 0.2, TripMinCalls: 20,
+		FailureRate: 0.8, FailureRateMinCalls: 20, FailureRateWindow: time.Millisecond, FailureWindow: 100 * time.Microsecond,
 	}
 	r, err := toolhealth.NewRegistryWithConfig(config)
 	require.NoError(t, err)

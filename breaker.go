@@ -197,7 +197,22 @@ func (b *Breaker) AllowRequest() bool {
 	if s := b.load(); s == nil || s.AdmitsAll() {
 		return true
 	}
-	return b.apply(machine.Event{Op: machine.OpAdmit}).Reason == machine.Admitted
+	a, _ := b.carrier.apply(&machine.Event{Op: machine.OpAdmit, Hooked: b.hooks.Any()}, since(b.base), nil)
+	b.notifyAdmission(&a)
+	return a.Reason == machine.Admitted
+}
+
+// notifyAdmission delivers what a call that asked has changed. Then the probe begins;
+// if a hook ends the goroutine, the caller never gets the probe, so it is given back.
+func (b *Breaker) notifyAdmission(a *machine.Answer) {
+	op := machine.OpRelease
+	defer func() {
+		if a.Probe {
+			b.apply(machine.Event{Op: op, Epoch: a.Epoch, Probe: true})
+		}
+	}()
+	b.carrier.deliver(a, "", b.base, &b.hooks)
+	op = machine.OpBegin
 }
 
 // Available reports what AllowRequest would answer. It changes nothing.

@@ -121,6 +121,36 @@ func TestBreaker_HasNoFailureRate(t *testing.T) {
 	assert.True(t, b.AllowRequest())
 }
 
+func TestBreaker_HookThatEndsItsGoroutineGivesTheProbeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold = 1 })
+		b.RecordFailure(KindTimeout)
+		time.Sleep(30 * time.Second)
+		stop := b.OnTransition(func(Transition) { runtime.Goexit() })
+		var caller sync.WaitGroup
+		caller.Go(func() {
+			b.AllowRequest()
+			t.Error("the hook has not ended the goroutine")
+		})
+		caller.Wait()
+		stop()
+		assert.True(t, b.AllowRequest(), "the next caller gets the probe")
+	})
+}
+
+func TestBreaker_LeaseBeginsAfterHooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold, c.ProbeTimeout = 1, time.Second })
+		b.RecordFailure(KindTimeout)
+		time.Sleep(30 * time.Second)
+		b.OnTransition(func(Transition) { time.Sleep(5 * time.Second) })
+		require.True(t, b.AllowRequest())
+		time.Sleep(time.Second - 1)
+		b.RecordSuccess(0)
+		assert.Equal(t, StateClosed, b.State())
+	})
+}
+
 func TestBreaker_NilAndZeroAdmitAll(t *testing.T) {
 	for _, b := range []*Breaker{nil, {}} {
 		for range 5 {

@@ -317,7 +317,7 @@ func (c *call) admit(now int64) bool {
 		return true
 	}
 	n, a := r.admit(c.tool, now, int64(c.policy.Timeout), true)
-	c.admission, c.counts = admission{node: n, epoch: a.Epoch, start: now, probe: a.Probe}, nil
+	c.admission, c.counts = admission{node: n, epoch: a.Epoch, start: r.startOf(&a, now), probe: a.Probe}, nil
 	if n != nil {
 		c.counts = n.Value.guardStats()
 		c.count(a.Reason == machine.Admitted)

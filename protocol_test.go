@@ -100,7 +100,7 @@ func TestRegistry_CallerRetriesUntilEvictionHasEnded(t *testing.T) {
 	e := &r.table.Get("search").Value
 	before := e.snap.Load()
 	e.snap.Store(evictedUnder(before.Params))
-	_, ok := e.tryAdmit(0, 0)
+	_, ok := e.tryAdmit(0, 0, false)
 	assert.False(t, ok)
 	var caller sync.WaitGroup
 	caller.Go(func() {

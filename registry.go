@@ -193,7 +193,7 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 		if permit { // before the snapshot is looked at: see evict
 			e.stats.admitted.Add(1)
 		}
-		a, ok := e.tryAdmit(now, leaseFloor)
+		a, ok := e.tryAdmit(now, leaseFloor, r.hooks.Any())
 		if permit && (!ok || a.Reason != machine.Admitted) {
 			e.stats.settled.Add(1)
 		}
@@ -228,6 +228,18 @@ func (r *Registry) notifyAdmission(n *node, a *machine.Answer, permit bool) {
 	}()
 	n.Value.deliver(a, n.Name(), r.base, &r.hooks)
 	told = true
+	if a.Probe { // its lease, like the clock of a call, begins after hooks were told
+		r.apply(n, &machine.Event{Op: machine.OpBegin, Epoch: a.Epoch, Probe: true}, r.now())
+	}
+}
+
+// startOf returns when a call starts that asked at now and got the answer a: a hook's
+// time is not the tool's.
+func (r *Registry) startOf(a *machine.Answer, now int64) int64 {
+	if len(a.Changes()) == 0 {
+		return now
+	}
+	return r.now()
 }
 
 // admitFast is admit with a permit for a tool whose breaker admits everyone, which
@@ -250,11 +262,11 @@ func (r *Registry) admitFast(tool string) (*node, uint64) {
 }
 
 // tryAdmit asks the machine. A refusal needs no step.
-func (e *entry) tryAdmit(now, leaseFloor int64) (machine.Answer, bool) {
+func (e *entry) tryAdmit(now, leaseFloor int64, hooked bool) (machine.Answer, bool) {
 	if reason, wait, quiet := e.snap.Load().Refusal(now); quiet {
 		return machine.Answer{Reason: reason, Wait: wait}, true
 	}
-	return e.apply(&machine.Event{Op: machine.OpAdmit, LeaseFloor: leaseFloor}, now, &e.stats)
+	return e.apply(&machine.Event{Op: machine.OpAdmit, LeaseFloor: leaseFloor, Hooked: hooked}, now, &e.stats)
 }
 
 // Available reports what AllowRequest would answer at this instant. It changes
@@ -679,6 +691,10 @@ func (r *Registry) Config() Config {
 // anything, also for the same tool. The events of one tool come in order and one
 // at a time; those of two tools may come at once. A panic in fn is counted in
 // Summary.HookPanics and harms neither the call nor other hooks.
+//
+// A hook's time is not the tool's: the clock of the call that became the probe, and
+// its lease, begin after fn has returned. A hook that hangs loses the probe after
+// MaxOpenDuration, or 10m if that is off.
 //
 // A lease that runs out is noticed by the next call that asks or reports, not by
 // a timer; the event says when it was.

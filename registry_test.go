@@ -795,6 +795,108 @@ func TestRegistry_AllToleratesBreakAndChange(t *testing.T) {
 	assert.Equal(t, []string{"a", "b"}, seen)
 }
 
+// A hook may dial anew, which takes time. Neither the clock of a call nor the lease of
+// its probe runs meanwhile.
+func TestRegistry_HookTimeIsNotTheTools(t *testing.T) {
+	for name, call := range map[string]func(*testing.T, *Registry){
+		"gate": func(t *testing.T, r *Registry) {
+			permit, err := (&Gate{Registry: r}).Allow(t.Context(), "search")
+			require.NoError(t, err)
+			permit.Done(t.Context(), nil)
+		},
+		"substitute": func(t *testing.T, r *Registry) {
+			r.Isolate("primary")
+			g := &Gate{Registry: r, Router: routerWith(t, map[string][]string{"primary": {"search"}})}
+			permit, err := g.Allow(t.Context(), "primary")
+			require.NoError(t, err)
+			require.Equal(t, "search", permit.Tool())
+			permit.Done(t.Context(), nil)
+		},
+		"guard": func(t *testing.T, r *Registry) {
+			_, err := Call(t.Context(), guardOn(t, r, nil), "search", func(context.Context, string) (int, error) { return 1, nil })
+			require.NoError(t, err)
+		},
+		"by name": func(t *testing.T, r *Registry) {
+			require.True(t, r.AllowRequest("search"))
+			time.Sleep(1500 * time.Millisecond) // within its lease
+			r.RecordSuccess("search", time.Millisecond)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := registryWith(t, func(c *Config) {
+					c.Breaker.SlowCallDuration, c.Breaker.ProbeTimeout = time.Second, 2*time.Second
+				})
+				r.OnTransition(func(tr Transition) {
+					if tr.Cause == CauseProbeAdmitted {
+						assert.Equal(t, 32*time.Second, tr.Wait, "lease and cooldown")
+						assert.Equal(t, 32*time.Second, healthOf(t, r, "search").RetryAfter)
+						time.Sleep(5 * time.Second)
+					}
+				})
+				for range 20 {
+					failTimes(r, "search", 3)
+					time.Sleep(30 * time.Second)
+					call(t, r)
+					require.Equal(t, StateClosed, healthOf(t, r, "search").State)
+				}
+			})
+		})
+	}
+}
+
+// The end of a lease is an event of the primary: its hook's time is not the substitute's.
+func TestRegistry_HookTimeOfPrimaryIsNotTheSubstitutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		failTimes(r, "a", 3)
+		time.Sleep(30 * time.Second)
+		require.True(t, r.AllowRequest("a")) // and is lost
+		time.Sleep(30 * time.Second)
+		r.OnTransition(func(Transition) { time.Sleep(5 * time.Second) })
+		g := &Gate{Registry: r, Router: routerWith(t, map[string][]string{"a": {"b"}})}
+		permit, err := g.Allow(t.Context(), "a")
+		require.NoError(t, err)
+		permit.Done(t.Context(), nil)
+		assert.Zero(t, healthOf(t, r, "b").Max)
+	})
+}
+
+func TestRegistry_HookThatHangsLosesItsProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		failTimes(r, "search", 3)
+		time.Sleep(30 * time.Second)
+		over := make(chan struct{})
+		stop := r.OnTransition(func(Transition) { <-over })
+		defer stop()
+		defer close(over)
+		go r.AllowRequest("search")
+		synctest.Wait()
+		assert.Equal(t, StopProbeInFlight, healthOf(t, r, "search").Reason)
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, StateOpen, healthOf(t, r, "search").State)
+		time.Sleep(30 * time.Second)
+		assert.True(t, r.Available("search"))
+	})
+}
+
+func TestRegistry_SetConfigBringsLeaseToLostProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registryWith(t, func(c *Config) { c.Breaker.ProbeTimeout = 0 })
+		failTimes(r, "search", 3)
+		time.Sleep(30 * time.Second)
+		require.True(t, r.AllowRequest("search")) // and is lost
+		time.Sleep(time.Hour)
+		require.False(t, r.AllowRequest("search"))
+		require.NoError(t, r.SetConfig(DefaultConfig()))
+		time.Sleep(time.Minute - 1)
+		assert.False(t, r.Available("search"))
+		time.Sleep(1)
+		assert.True(t, r.AllowRequest("search"), "a lease and a cooldown later")
+	})
+}
+
 // SetConfig may switch FailureRate on later: what came before is in no window.
 func TestRegistry_FailureRateBeginsWithTheFailureAfterSetConfig(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 100 })

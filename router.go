@@ -267,10 +267,10 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 	now := r.now()
 	n, a := r.admit(tool, now, 0, true)
 	if a.Reason == machine.Admitted {
-		return newPermit(g, tool, n, a, now), nil
+		return newPermit(g, tool, n, a, r.startOf(&a, now)), nil
 	}
-	if name, n, a, ok := g.admitSubstitute(tool, now); ok {
-		return newPermit(g, name, n, a, now), nil
+	if name, n, a, ok := g.admitSubstitute(tool, r.startOf(&a, now)); ok {
+		return newPermit(g, name, n, a, r.now()), nil // hooks may have been told of several tools
 	}
 	return Permit{}, newRefusal(tool, n, a)
 }

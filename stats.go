@@ -163,7 +163,11 @@ func (s *Stats) inUse() bool { return s.inFlight() > 0 }
 // inFlight returns the number of permits that are out.
 func (s *Stats) inFlight() uint64 {
 	done := s.permitOK.Load() + s.settled.Load()
-	return s.admitted.Load() - done
+	admitted := s.admitted.Load()
+	if done > admitted { // a copied permit was settled twice
+		return 0
+	}
+	return admitted - done
 }
 
 // refusedInRow returns the number of refusals since the last admission.

@@ -43,6 +43,9 @@ func (l *List[E]) Add(fn func(E)) (stop func()) {
 	return func() { l.remove(h) }
 }
 
+// Any reports whether there are hooks.
+func (l *List[E]) Any() bool { return len(l.all()) > 0 }
+
 func (l *List[E]) all() []*hook[E] {
 	if p := l.hooks.Load(); p != nil {
 		return *p

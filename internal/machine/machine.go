@@ -79,6 +79,7 @@ const (
 	OpAdmit     Op = iota // a caller asks to run the tool
 	OpSettle              // a call ended
 	OpRelease             // a permit is given back unused: that is no verdict
+	OpBegin               // the hooks were told of a probe, which begins now
 	OpKeepAlive           // a probe reports that it is alive
 	OpReset               // an operator closes the breaker
 	OpIsolate             // an operator holds it open
@@ -91,8 +92,8 @@ type Event struct {
 	Op Op
 
 	ByName bool   // OpSettle without a permit: of the current epoch, and the probe's in half-open
-	Probe  bool   // OpSettle, OpRelease, OpKeepAlive: the permit is a probe's
-	Epoch  uint64 // OpSettle, OpRelease, OpKeepAlive: the epoch that admitted the permit
+	Probe  bool   // OpSettle to OpKeepAlive: the permit is a probe's
+	Epoch  uint64 // OpSettle to OpKeepAlive: the epoch that admitted the permit
 
 	Outcome    Outcome // OpSettle
 	Kind       Kind    // OpSettle: of a failure
@@ -101,6 +102,7 @@ type Event struct {
 	Ended      uint64  // OpSettle: successes and failures of the tool, this call included
 
 	LeaseFloor int64   // OpAdmit: the shortest lease of a probe
+	Hooked     bool    // OpAdmit: hooks will be told of a probe before it begins, and OpBegin will follow
 	Draw       float64 // any op that may begin a cooldown: in [0,1), where it falls within its jitter
 	Params     *Params // OpConfigure
 }
@@ -140,6 +142,7 @@ type Snapshot struct {
 	isolated bool // open: held until Reset
 	limited  bool // open: Until comes from a stated wait
 	lost     bool // open: began at the end of a lease
+	untold   bool // half-open: hooks are being told, so the lease has not begun; until then Until is a bound
 	// undecided counts the probes in a row whose outcome was no verdict. Every period
 	// that begins for another reason begins at zero.
 	undecided uint8
@@ -240,6 +243,8 @@ func (s *Snapshot) refusalBesideProbe(now int64) (reason Reason, wait int64, qui
 		return CircuitOpen, due - now, false
 	case s.Until == Forever: // no lease, so the wait is unknown: say one cooldown
 		return ProbeInFlight, s.cooldown, true
+	case s.untold: // as if the lease began now
+		return ProbeInFlight, later(s.lease, s.cooldown), true
 	}
 	return ProbeInFlight, due - now, true
 }
@@ -275,6 +280,8 @@ func (a *Answer) record(s *Snapshot, from State, cause Cause) {
 		c.Wait = s.Params.Hint()
 	case s.State == Open:
 		c.Wait = s.Until - s.Since
+	case s.untold:
+		c.Wait = later(s.lease, s.cooldown)
 	case s.State == HalfOpen && s.Until != Forever:
 		c.Wait = later(s.Until, s.cooldown) - s.Since
 	}
@@ -297,6 +304,10 @@ func (s *Snapshot) apply(ev *Event, now int64, a *Answer) Cause {
 			s.undecided = undecided
 			return CauseProbeReturned
 		}
+	case OpBegin:
+		if s.isProbe(ev) && s.untold {
+			s.untold, s.Until = false, later(now, s.lease)
+		}
 	case OpKeepAlive:
 		if s.isProbe(ev) {
 			s.Until = max(s.Until, later(now, s.lease))
@@ -311,6 +322,10 @@ func (s *Snapshot) apply(ev *Event, now int64, a *Answer) Cause {
 		return CauseIsolated
 	case OpConfigure:
 		s.Params = ev.Params
+		if s.State == HalfOpen && s.Until == Forever && s.Params.lease > 0 { // a lost probe must not stay lost
+			s.lease = max(s.Params.lease, s.learned)
+			s.Until = later(now, s.lease)
+		}
 		if !s.Params.opens() && s.State != Closed && !s.isolated {
 			s.closeAt(now)
 			return CauseReconfigured
@@ -341,6 +356,9 @@ func (s *Snapshot) admit(ev *Event, now int64, a *Answer) Cause {
 	}
 	s.State, s.Since, s.limited, s.lost = HalfOpen, now, false, false
 	s.Until = later(now, lease)
+	if ev.Hooked && lease != Forever { // a hook that hangs must not keep the probe for ever
+		s.untold, s.Until = true, later(now, max(lease, s.Params.Patience()))
+	}
 	s.lease, s.cooldown = lease, s.Params.cooldown(s.failed, ev.Draw)
 	return CauseProbeAdmitted
 }
@@ -530,7 +548,7 @@ func (s *Snapshot) closeAt(now int64) {
 // begin begins a state that is not half-open.
 func (s *Snapshot) begin(state State, since, until int64) {
 	s.State, s.Since, s.Until = state, since, until
-	s.isolated, s.limited, s.lost, s.undecided = false, false, false, 0
+	s.isolated, s.limited, s.lost, s.untold, s.undecided = false, false, false, false, 0
 	s.lease, s.cooldown = 0, 0
 }
 

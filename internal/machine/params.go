@@ -120,6 +120,15 @@ func (p *Params) Hint() int64 {
 	return int64(30 * time.Second)
 }
 
+// Patience is how long to wait for what may never come: MaxOpenDuration, or 10m if
+// that is off.
+func (p *Params) Patience() int64 {
+	if p.maxOpen > 0 {
+		return p.maxOpen
+	}
+	return int64(10 * time.Minute)
+}
+
 // opens reports whether any rule opens the breaker.
 func (p *Params) opens() bool { return p.threshold > 0 || p.rate > 0 }
 

@@ -51,6 +51,11 @@ func TestParams_StatedWaitIsBoundByBoth(t *testing.T) {
 	}
 }
 
+func TestParams_Patience(t *testing.T) {
+	assert.Equal(t, int64(10*time.Minute), NewParams(Config{}).Patience())
+	assert.Equal(t, int64(1), NewParams(Config{MaxOpenDuration: 1}).Patience())
+}
+
 func TestParams_GrowthMultipliesTheCooldown(t *testing.T) {
 	for _, c := range []struct {
 		growth, jitter, draw float64

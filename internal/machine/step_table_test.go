@@ -32,6 +32,7 @@ var stepSituations = []struct{ name, snapshot string }{
 	{"open limited", "state=open since=990 until=1050 limited=1 streak=3 kind=connection trips=1 failed=1 passed=1"},
 	{"isolated", "state=open since=990 until=990 isolated=1 streak=3 kind=connection trips=1 failed=1 passed=1"},
 	{"half-open live", "state=half-open since=990 until=1010 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
+	{"half-open untold", "state=half-open untold=1 since=990 until=1090 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
 	{"half-open undecided", "state=half-open since=990 until=1010 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1 undecided=2"},
 	{"half-open lost cooling", "state=half-open since=960 until=980 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
 	{"half-open lost due", "state=half-open since=935 until=955 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
@@ -43,14 +44,14 @@ var (
 	stepOutcomes = []string{"success", "slow", "failure", "asked", "rejected", "throttled", "neutral"}
 	stepPermits  = []string{"current", "probe", "stale", "stale-probe", "name"}
 	stepOthers   = []string{
-		"admit", "release own", "release other", "keepalive own", "keepalive other", "reset", "isolate", "configure lower", "configure zero",
+		"admit", "release own", "release other", "begin", "keepalive own", "keepalive other", "reset", "isolate", "configure lower", "configure zero",
 	}
 )
 
 // What many rows share. A lost probe's snapshot turns open before anything else.
 const (
-	freshlyClosed = "state=closed since=1000 until=0 limited=0 isolated=0 undecided=0 lease=0 cooldown=0 streak=0 failed=0 passed=0 failedat=0 epoch=8"
-	heldOpen      = "state=open since=1000 until=1000 limited=0 isolated=1 undecided=0 lease=0 cooldown=0 epoch=8"
+	freshlyClosed = "state=closed since=1000 until=0 limited=0 isolated=0 undecided=0 untold=0 lease=0 cooldown=0 streak=0 failed=0 passed=0 failedat=0 epoch=8"
+	heldOpen      = "state=open since=1000 until=1000 limited=0 isolated=1 undecided=0 untold=0 lease=0 cooldown=0 epoch=8"
 	probeOut      = "state=half-open since=1000 until=1020 limited=0 lease=20 cooldown=30 epoch=8"
 	lost980       = "state=open since=980 until=1010 lost=1 lease=0 cooldown=0 passed=0 epoch=8"
 	lost955       = "state=open since=955 until=985 lost=1 lease=0 cooldown=0 passed=0 epoch=8"
@@ -73,6 +74,7 @@ var stepTable = [][5]string{
 	{"closed clean", "release own", "", "", ""},
 	{"closed clean", "release other", "", "", ""},
 	{"closed clean", "keepalive own", "", "", ""},
+	{"closed clean", "begin", "", "", ""},
 	{"closed clean", "keepalive other", "", "", ""},
 	{"closed clean", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
 	{"closed clean", "isolate", "", heldOpen + " trips=1", "closed>open isolated @1000 wait=30"},
@@ -94,6 +96,7 @@ var stepTable = [][5]string{
 	{"closed with streak", "release own", "", "", ""},
 	{"closed with streak", "release other", "", "", ""},
 	{"closed with streak", "keepalive own", "", "", ""},
+	{"closed with streak", "begin", "", "", ""},
 	{"closed with streak", "keepalive other", "", "", ""},
 	{"closed with streak", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
 	{"closed with streak", "isolate", "", heldOpen + " trips=1", "closed>open isolated @1000 wait=30"},
@@ -112,6 +115,7 @@ var stepTable = [][5]string{
 	{"closed throttled", "release own", "", "", ""},
 	{"closed throttled", "release other", "", "", ""},
 	{"closed throttled", "keepalive own", "", "", ""},
+	{"closed throttled", "begin", "", "", ""},
 	{"closed throttled", "keepalive other", "", "", ""},
 	{"closed throttled", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
 	{"closed throttled", "isolate", "", heldOpen + " trips=1", "closed>open isolated @1000 wait=30"},
@@ -130,6 +134,7 @@ var stepTable = [][5]string{
 	{"closed thawed", "release own", "", "", ""},
 	{"closed thawed", "release other", "", "", ""},
 	{"closed thawed", "keepalive own", "", "", ""},
+	{"closed thawed", "begin", "", "", ""},
 	{"closed thawed", "keepalive other", "", "", ""},
 	{"closed thawed", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
 	{"closed thawed", "isolate", "", heldOpen + " trips=1", "closed>open isolated @1000 wait=30"},
@@ -147,6 +152,7 @@ var stepTable = [][5]string{
 	{"open cooling", "release own", "", "", ""},
 	{"open cooling", "release other", "", "", ""},
 	{"open cooling", "keepalive own", "", "", ""},
+	{"open cooling", "begin", "", "", ""},
 	{"open cooling", "keepalive other", "", "", ""},
 	{"open cooling", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
 	{"open cooling", "isolate", "", heldOpen, "open>open isolated @1000 wait=30"},
@@ -165,6 +171,7 @@ var stepTable = [][5]string{
 	{"open due", "release own", "", "", ""},
 	{"open due", "release other", "", "", ""},
 	{"open due", "keepalive own", "", "", ""},
+	{"open due", "begin", "", "", ""},
 	{"open due", "keepalive other", "", "", ""},
 	{"open due", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
 	{"open due", "isolate", "", heldOpen, "open>open isolated @1000 wait=30"},
@@ -183,6 +190,7 @@ var stepTable = [][5]string{
 	{"open limited", "release own", "", "", ""},
 	{"open limited", "release other", "", "", ""},
 	{"open limited", "keepalive own", "", "", ""},
+	{"open limited", "begin", "", "", ""},
 	{"open limited", "keepalive other", "", "", ""},
 	{"open limited", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
 	{"open limited", "isolate", "", heldOpen, "open>open isolated @1000 wait=30"},
@@ -196,6 +204,7 @@ var stepTable = [][5]string{
 	{"isolated", "release own", "", "", ""},
 	{"isolated", "release other", "", "", ""},
 	{"isolated", "keepalive own", "", "", ""},
+	{"isolated", "begin", "", "", ""},
 	{"isolated", "keepalive other", "", "", ""},
 	{"isolated", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
 	{"isolated", "isolate", "", heldOpen, "open>open isolated @1000 wait=30"},
@@ -218,6 +227,7 @@ var stepTable = [][5]string{
 	{"half-open live", "release own", "", "state=open since=1000 until=1000 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
 	{"half-open live", "release other", "", "", ""},
 	{"half-open live", "keepalive own", "", "until=1020", ""},
+	{"half-open live", "begin", "", "", ""},
 	{"half-open live", "keepalive other", "", "", ""},
 	{"half-open live", "reset", "", freshlyClosed, "half-open>closed reset @1000 wait=0"},
 	{"half-open live", "isolate", "", heldOpen, "half-open>open isolated @1000 wait=30"},
@@ -239,11 +249,34 @@ var stepTable = [][5]string{
 	{"half-open undecided", "release own", "", "state=open since=1000 until=1000 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
 	{"half-open undecided", "release other", "", "", ""},
 	{"half-open undecided", "keepalive own", "", "until=1020", ""},
+	{"half-open undecided", "begin", "", "", ""},
 	{"half-open undecided", "keepalive other", "", "", ""},
 	{"half-open undecided", "reset", "", freshlyClosed, "half-open>closed reset @1000 wait=0"},
 	{"half-open undecided", "isolate", "", heldOpen, "half-open>open isolated @1000 wait=30"},
 	{"half-open undecided", "configure lower", "", "cfg=lower", ""},
 	{"half-open undecided", "configure zero", "", "cfg=zero " + freshlyClosed, "half-open>closed reconfigured @1000 wait=0"},
+
+	// Hooks are being told of the probe, for 100 at most. Its lease has not begun.
+	{"half-open untold", "admit", "", "", "refused probe_in_flight 50"},
+	{"half-open untold", "success rejected", "probe name", freshlyClosed, "half-open>closed probe_succeeded @1000 wait=0"},
+	{"half-open untold", "success rejected", "current stale", "", ""},
+	{"half-open untold", "success", "stale-probe", "", ""},
+	{"half-open untold", "rejected", "stale-probe", "", ""},
+	{"half-open untold", "slow", "probe name", "state=open since=1000 until=1030 untold=0 lease=0 cooldown=0 streak=4 kind=timeout failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=30"},
+	{"half-open untold", "failure", "probe name", "state=open since=1000 until=1030 untold=0 lease=0 cooldown=0 streak=4 kind=server_error failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=30"},
+	{"half-open untold", "asked", "probe name", "state=open since=1000 until=1060 limited=1 untold=0 lease=0 cooldown=0 streak=4 kind=server_error failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=60"},
+	{"half-open untold", "throttled", "probe name", "state=open since=1000 until=1060 limited=1 untold=0 lease=0 cooldown=0 epoch=8", "half-open>open probe_throttled @1000 wait=60"},
+	{"half-open untold", "neutral", "probe name", "state=open since=1000 until=1000 untold=0 lease=0 cooldown=0 undecided=1 epoch=8", "half-open>open probe_returned @1000 wait=0"},
+	{"half-open untold", "slow failure asked throttled neutral", "current stale stale-probe", "", ""},
+	{"half-open untold", "release own", "", "state=open since=1000 until=1000 untold=0 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
+	{"half-open untold", "release other", "", "", ""},
+	{"half-open untold", "keepalive own", "", "", ""},
+	{"half-open untold", "begin", "", "untold=0 until=1020", ""},
+	{"half-open untold", "keepalive other", "", "", ""},
+	{"half-open untold", "reset", "", freshlyClosed, "half-open>closed reset @1000 wait=0"},
+	{"half-open untold", "isolate", "", heldOpen, "half-open>open isolated @1000 wait=30"},
+	{"half-open untold", "configure lower", "", "cfg=lower", ""},
+	{"half-open untold", "configure zero", "", "cfg=zero " + freshlyClosed, "half-open>closed reconfigured @1000 wait=0"},
 
 	// The lease ended at 980: this IS open since 980, the next probe due at 1010.
 	{"half-open lost cooling", "admit", "", lost980, "refused circuit_open 10; " + wasLost980},
@@ -257,6 +290,7 @@ var stepTable = [][5]string{
 	{"half-open lost cooling", "release own", "", lost980, wasLost980},
 	{"half-open lost cooling", "release other", "", lost980, wasLost980},
 	{"half-open lost cooling", "keepalive own", "", lost980, wasLost980},
+	{"half-open lost cooling", "begin", "", lost980, wasLost980},
 	{"half-open lost cooling", "keepalive other", "", lost980, wasLost980},
 	{"half-open lost cooling", "reset", "", freshlyClosed + " epoch=9", wasLost980 + "; open>closed reset @1000 wait=0"},
 	{"half-open lost cooling", "isolate", "", heldOpen + " passed=0 epoch=9", wasLost980 + "; open>open isolated @1000 wait=30"},
@@ -275,6 +309,7 @@ var stepTable = [][5]string{
 	{"half-open lost due", "release own", "", lost955, wasLost955},
 	{"half-open lost due", "release other", "", lost955, wasLost955},
 	{"half-open lost due", "keepalive own", "", lost955, wasLost955},
+	{"half-open lost due", "begin", "", lost955, wasLost955},
 	{"half-open lost due", "keepalive other", "", lost955, wasLost955},
 	{"half-open lost due", "reset", "", freshlyClosed + " epoch=9", wasLost955 + "; open>closed reset @1000 wait=0"},
 	{"half-open lost due", "isolate", "", heldOpen + " passed=0 epoch=9", wasLost955 + "; open>open isolated @1000 wait=30"},
@@ -296,10 +331,11 @@ var stepTable = [][5]string{
 	{"half-open no lease", "release own", "", "state=open since=1000 until=1000 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
 	{"half-open no lease", "release other", "", "", ""},
 	{"half-open no lease", "keepalive own", "", "", ""},
+	{"half-open no lease", "begin", "", "", ""},
 	{"half-open no lease", "keepalive other", "", "", ""},
 	{"half-open no lease", "reset", "", freshlyClosed, "half-open>closed reset @1000 wait=0"},
 	{"half-open no lease", "isolate", "", heldOpen, "half-open>open isolated @1000 wait=30"},
-	{"half-open no lease", "configure lower", "", "cfg=lower", ""},
+	{"half-open no lease", "configure lower", "", "cfg=lower until=1020 lease=20", ""},
 	{"half-open no lease", "configure zero", "", "cfg=zero " + freshlyClosed, "half-open>closed reconfigured @1000 wait=0"},
 }
 
@@ -371,6 +407,8 @@ func changeSnapshot(t *testing.T, s *Snapshot, text string) {
 			s.passed = uint32(n)
 		case "undecided":
 			s.undecided = uint8(n)
+		case "untold":
+			s.untold = n == 1
 		case "limited":
 			s.limited = n == 1
 		case "isolated":
@@ -400,6 +438,8 @@ func stepEvent(what, permit string) Event {
 		ev.Op, ev.Probe, ev.Epoch = OpRelease, true, 7
 	case "release other":
 		ev.Op, ev.Probe, ev.Epoch = OpRelease, true, 6
+	case "begin":
+		ev.Op, ev.Probe, ev.Epoch = OpBegin, true, 7
 	case "keepalive own":
 		ev.Op, ev.Probe, ev.Epoch = OpKeepAlive, true, 7
 	case "keepalive other":

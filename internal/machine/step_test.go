@@ -503,6 +503,54 @@ func TestStep_StatedWaitIsForgottenWithTheNextProbe(t *testing.T) {
 	assert.Equal(t, CircuitOpen, reason)
 }
 
+func TestStep_LeaseBeginsAfterHooksWereTold(t *testing.T) {
+	for _, c := range []struct {
+		lease, maxOpen, floor time.Duration
+		bound                 int64
+	}{
+		{20 * time.Second, 100 * time.Second, 0, 100}, {20 * time.Second, 0, 0, 600},
+		{20 * time.Second, 30 * time.Second, 50 * time.Second, 50},
+	} {
+		s := stepSituation(t, "state=open since=900 until=990")
+		s.Params = stepParams(func(b *Config) { b.ProbeTimeout, b.MaxOpenDuration = c.lease, c.maxOpen })
+		lease := max(c.lease, c.floor)
+		s, a := Step(&s, &Event{Op: OpAdmit, Hooked: true, LeaseFloor: int64(c.floor)}, 1000*stepSecond)
+		require.True(t, a.Probe)
+		assert.Equal(t, int64(lease)+30*stepSecond, a.changes[0].Wait)
+		assert.Equal(t, (1000+c.bound)*stepSecond, s.Until, "%+v", c)
+		begun, _ := Step(&s, &Event{Op: OpBegin, Probe: true, Epoch: a.Epoch}, 1040*stepSecond)
+		assert.Equal(t, 1040*stepSecond+int64(lease), begun.Until, "%+v", c)
+		assert.Equal(t, 1000*stepSecond, begun.Since)
+		again, changed := Step(&begun, &Event{Op: OpBegin, Probe: true, Epoch: a.Epoch}, 1041*stepSecond)
+		assert.Equal(t, begun, again, "it begins once")
+		assert.False(t, changed.Changed)
+		hung, _ := Step(&s, &Event{Op: OpAdmit}, s.Until)
+		assert.Equal(t, Open, hung.State, "a hook that hangs loses the probe")
+	}
+	s := stepSituation(t, "state=open since=900 until=990")
+	s.Params = stepParams(func(b *Config) { b.ProbeTimeout = 0 })
+	s, _ = Step(&s, &Event{Op: OpAdmit, Hooked: true}, 1000*stepSecond)
+	assert.False(t, s.untold, "there is no lease to begin")
+	assert.Equal(t, int64(Forever), s.Until)
+}
+
+func TestStep_ConfigurationBringsLeaseToProbeWithout(t *testing.T) {
+	s := stepSituation(t, "state=half-open since=990 until=never lease=never cooldown=30 learned=45")
+	lease := func(d time.Duration) Snapshot {
+		next, a := Step(&s, &Event{Op: OpConfigure, Params: stepParams(func(b *Config) { b.ProbeTimeout = d })}, 1000*stepSecond)
+		assert.Empty(t, a.Changes())
+		return next
+	}
+	assert.Equal(t, int64(Forever), lease(0).Until)
+	assert.Equal(t, 1045*stepSecond, lease(20*time.Second).Until, "as long as was learned")
+	assert.Equal(t, 1060*stepSecond, lease(time.Minute).Until)
+	assert.Equal(t, 60*stepSecond, lease(time.Minute).lease, "and so does a sign of life")
+	s = stepSituation(t, "state=half-open since=990 until=1010 lease=20 cooldown=30")
+	assert.Equal(t, 1010*stepSecond, lease(time.Minute).Until, "one that it has stays")
+	s = stepSituation(t, "state=closed")
+	assert.Zero(t, lease(time.Minute).Until)
+}
+
 func TestStep_KeepAliveNeverShortensLease(t *testing.T) {
 	s := stepSituation(t, "state=half-open since=990 until=1050 lease=20 cooldown=30")
 	next, a := Step(&s, &Event{Op: OpKeepAlive, Probe: true, Epoch: 7}, 1000*stepSecond)

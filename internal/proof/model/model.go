@@ -57,6 +57,7 @@ type Breaker struct {
 
 	LeaseEnd time.Duration // half-open
 	LeaseFor time.Duration // half-open: what a sign of life adds
+	Untold   bool          // half-open: hooks are being told of the probe; LeaseEnd is when that has taken too long
 	Cooldown time.Duration // half-open: what follows if the lease runs out
 
 	LeastLease   time.Duration // of the next probe
@@ -173,7 +174,7 @@ func (b *Breaker) enter(state, cause string, when time.Duration) *Event {
 		b.Due, b.Isolated, b.Stated, b.Lost = 0, false, false, false
 	}
 	if state != "half-open" {
-		b.LeaseEnd, b.LeaseFor, b.Cooldown = 0, 0, 0
+		b.LeaseEnd, b.LeaseFor, b.Cooldown, b.Untold = 0, 0, 0, false
 	}
 	return e
 }
@@ -186,6 +187,8 @@ func (b *Breaker) finish(e *Event) Event {
 		e.Wait = b.unknownWait()
 	case b.State == "open":
 		e.Wait = b.Due - b.Since
+	case b.Untold:
+		e.Wait = later(b.LeaseFor, b.Cooldown)
 	case b.State == "half-open" && b.LeaseEnd != Never:
 		e.Wait = later(b.LeaseEnd, b.Cooldown) - b.Since
 	}
@@ -235,6 +238,8 @@ func (b Breaker) Look(now time.Duration) Answer {
 		return refuse("rate_limited", b.Throttled-now)
 	case b.State == "half-open" && b.LeaseEnd == Never:
 		return refuse("probe_in_flight", b.Cooldown)
+	case b.Untold:
+		return refuse("probe_in_flight", later(b.LeaseFor, b.Cooldown))
 	case b.State == "half-open":
 		return refuse("probe_in_flight", later(b.LeaseEnd, b.Cooldown)-now)
 	case b.State == "open" && b.Isolated:
@@ -247,8 +252,13 @@ func (b Breaker) Look(now time.Duration) Answer {
 	return Answer{Reason: "none", Probe: b.State == "open", Epoch: b.Epoch}
 }
 
-// Ask is one caller at the gate.
-func (b *Breaker) Ask(now time.Duration) (Answer, []Event) {
+// Ask is one caller at the gate, where no hook is told of it.
+func (b *Breaker) Ask(now time.Duration) (Answer, []Event) { return b.ask(now, false) }
+
+// AskHooked is one caller at the gate. Hooks will be told of a probe; then comes Begin.
+func (b *Breaker) AskHooked(now time.Duration) (Answer, []Event) { return b.ask(now, true) }
+
+func (b *Breaker) ask(now time.Duration, hooked bool) (Answer, []Event) {
 	events := b.Tick(now)
 	a := b.Look(now)
 	if a.Reason != "none" {
@@ -265,8 +275,24 @@ func (b *Breaker) Ask(now time.Duration) (Answer, []Event) {
 	cooldown := b.cooldownNow()
 	e := b.enter("half-open", "probe_admitted", now)
 	b.LeaseEnd, b.LeaseFor, b.Cooldown = later(now, lease), lease, cooldown
+	if hooked && lease != Never {
+		tooLong := 10 * time.Minute
+		if b.Config.MaxOpen > 0 {
+			tooLong = b.Config.MaxOpen
+		}
+		b.Untold, b.LeaseEnd = true, later(now, max(lease, tooLong))
+	}
 	a.Epoch = b.Epoch
 	return a, append(events, b.finish(e))
+}
+
+// Begin is the moment at which the hooks have been told of a probe: its lease begins.
+func (b *Breaker) Begin(now time.Duration, epoch int) []Event {
+	events := b.Tick(now)
+	if b.State == "half-open" && b.Epoch == epoch && b.Untold {
+		b.Untold, b.LeaseEnd = false, later(now, b.LeaseFor)
+	}
+	return events
 }
 
 // KeepAlive is a sign of life of a probe.
@@ -304,6 +330,10 @@ func (b *Breaker) Isolate(now time.Duration) []Event {
 func (b *Breaker) Configure(now time.Duration, c Config) []Event {
 	events := b.Tick(now)
 	b.Config = c
+	if b.State == "half-open" && b.LeaseEnd == Never && c.Lease > 0 {
+		b.LeaseFor = max(c.Lease, b.LeastLease)
+		b.LeaseEnd = later(now, b.LeaseFor)
+	}
 	if c.Threshold == 0 && c.Rate == 0 && b.State != "closed" && !b.Isolated {
 		events = append(events, b.close("reconfigured", now))
 	}

@@ -70,7 +70,8 @@ func (c *Cause) UnmarshalText(text []byte) error {
 }
 
 // Transition is one change of one tool's breaker. For one tool they form a
-// chain: each From is the To before it and each Epoch one more than the last.
+// chain: each From is the To before it and each Epoch one more than the last, unless
+// events were dropped because a hook hung; see [Registry.OnTransition].
 type Transition struct {
 	Tool   string
 	From   State

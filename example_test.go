@@ -196,6 +196,7 @@ func ExampleRegistry_HealthSummary() {
 	//   "untracked": 0,
 	//   "evicted": 0,
 	//   "hook_panics": 0,
+	//   "hook_dropped": 0,
 	//   "tools": [
 	//     {
 	//       "tool": "search",

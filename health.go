@@ -91,6 +91,7 @@ type Summary struct {
 	Untracked   uint64       // calls admitted without an entry, because the registry was full
 	Evicted     uint64       // idle entries that made room for new names
 	HookPanics  uint64       // transition hooks that panicked
+	HookDropped uint64       // transitions that no hook heard of, because one hung
 	At          time.Time
 }
 
@@ -233,12 +234,13 @@ type summaryJSON struct {
 	Untracked   uint64       `json:"untracked"`
 	Evicted     uint64       `json:"evicted"`
 	HookPanics  uint64       `json:"hook_panics"`
+	HookDropped uint64       `json:"hook_dropped"`
 	Tools       []ToolHealth `json:"tools"`
 }
 
 // MarshalJSON writes the summary with a schema number, now 1.
 func (s Summary) MarshalJSON() ([]byte, error) {
-	j := summaryJSON{summarySchema, s.At, s.Overall, s.Unavailable, s.Untracked, s.Evicted, s.HookPanics, s.Tools}
+	j := summaryJSON{summarySchema, s.At, s.Overall, s.Unavailable, s.Untracked, s.Evicted, s.HookPanics, s.HookDropped, s.Tools}
 	if j.Tools == nil {
 		j.Tools = []ToolHealth{}
 	}
@@ -252,7 +254,7 @@ func (s *Summary) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &j); err != nil {
 		return err
 	}
-	*s = Summary{j.Overall, j.Tools, j.Unavailable, j.Untracked, j.Evicted, j.HookPanics, j.At}
+	*s = Summary{j.Overall, j.Tools, j.Unavailable, j.Untracked, j.Evicted, j.HookPanics, j.HookDropped, j.At}
 	return nil
 }
 
@@ -311,11 +313,12 @@ func (r *Registry) HealthSummary() Summary {
 	now := r.now()
 	nodes := r.sorted()
 	s := Summary{
-		Tools:      make([]ToolHealth, 0, len(nodes)),
-		Untracked:  r.untracked.Load(),
-		Evicted:    r.evicted.Load(),
-		HookPanics: r.hooks.Panics(),
-		At:         r.base.Add(time.Duration(now)),
+		Tools:       make([]ToolHealth, 0, len(nodes)),
+		Untracked:   r.untracked.Load(),
+		Evicted:     r.evicted.Load(),
+		HookPanics:  r.hooks.Panics(),
+		HookDropped: r.hooks.Dropped(),
+		At:          r.base.Add(time.Duration(now)),
 	}
 	for _, n := range nodes {
 		s.Tools = append(s.Tools, ToolHealth{})

@@ -110,13 +110,13 @@ func TestHealth_JSONKeys(t *testing.T) {
 
 func TestSummary_JSONRoundTrip(t *testing.T) {
 	s := Summary{
-		Overall: Unhealthy, Tools: []ToolHealth{fullHealth()}, Unavailable: 1, Untracked: 2, Evicted: 3, HookPanics: 4,
+		Overall: Unhealthy, Tools: []ToolHealth{fullHealth()}, Unavailable: 1, Untracked: 2, Evicted: 3, HookPanics: 4, HookDropped: 5,
 		At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
 	}
 	text, err := json.Marshal(s)
 	require.NoError(t, err)
 	assert.True(t, strings.HasPrefix(string(text), `{"schema":1,"at":"2026-01-02T03:04:05.000000006Z","overall":"unhealthy",`+
-		`"unavailable":1,"untracked":2,"evicted":3,"hook_panics":4,"tools":[{"tool":"search",`), string(text))
+		`"unavailable":1,"untracked":2,"evicted":3,"hook_panics":4,"hook_dropped":5,"tools":[{"tool":"search",`), string(text))
 	var back Summary
 	require.NoError(t, json.Unmarshal(text, &back))
 	assert.Equal(t, s, back)

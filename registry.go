@@ -690,7 +690,9 @@ func (r *Registry) Config() Config {
 // already. The new state is visible by then and no lock is held: fn may call
 // anything, also for the same tool. The events of one tool come in order and one
 // at a time; those of two tools may come at once. A panic in fn is counted in
-// Summary.HookPanics and harms neither the call nor other hooks.
+// Summary.HookPanics and harms neither the call nor other hooks. While fn runs, at
+// most 1,024 events of its tool wait; then the oldest are dropped and counted in
+// Summary.HookDropped, and epochs jump.
 //
 // A hook's time is not the tool's: the clock of the call that became the probe, and
 // its lease, begin after fn has returned. A hook that hangs loses the probe after

@@ -881,6 +881,26 @@ func TestRegistry_HookThatHangsLosesItsProbe(t *testing.T) {
 	})
 }
 
+func TestRegistry_HookThatHangsKeepsBoundedTransitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		over := make(chan struct{})
+		var epochs []uint64
+		r.OnTransition(func(tr Transition) { <-over; epochs = append(epochs, tr.Epoch) })
+		go r.Isolate("search")
+		synctest.Wait()
+		for range 5000 {
+			r.Reset("search")
+		}
+		close(over)
+		synctest.Wait()
+		dropped := r.HealthSummary().HookDropped
+		assert.Equal(t, uint64(5000-1024), dropped)
+		require.Len(t, epochs, 1025)
+		assert.Equal(t, []uint64{2, 2 + dropped + 1, 5002}, []uint64{epochs[0], epochs[1], epochs[1024]}, "the epochs jump")
+	})
+}
+
 func TestRegistry_SetConfigBringsLeaseToLostProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := registryWith(t, func(c *Config) { c.Breaker.ProbeTimeout = 0 })

@@ -608,12 +608,17 @@ func TestC106_EventsOfOneToolAreChained(t *testing.T) {
 	wg.Wait()
 	require.Zero(t, overlaps.Load())
 	require.Greater(t, len(events), rounds*32/4)
-	from, epoch := toolhealth.StateClosed, uint64(1)
+	from, epoch, missing := toolhealth.StateClosed, uint64(1), uint64(0)
 	for _, e := range events {
-		require.Equal(t, from, e.From)
-		require.Equal(t, epoch+1, e.Epoch)
+		require.Greater(t, e.Epoch, epoch)
+		if gap := e.Epoch - epoch - 1; gap > 0 { // the hook could not keep up with 32 goroutines
+			missing += gap
+		} else {
+			require.Equal(t, from, e.From)
+		}
 		from, epoch = e.To, e.Epoch
 	}
+	assert.Equal(t, r.HealthSummary().HookDropped, missing)
 	h := caseHealth(t, r, "search")
 	assert.Equal(t, h.State, from)
 	assert.Equal(t, h.Epoch, epoch)

@@ -200,7 +200,7 @@ func (b *Breaker) AllowRequest() bool {
 	}
 	a, _ := b.carrier.apply(&machine.Event{Op: machine.OpAdmit, Hooked: b.hooks.Any()}, since(b.base), nil)
 	b.notifyAdmission(&a)
-	return a.Reason == machine.Admitted
+	return a.Reason == machine.Admitted || b.load().Params.ObserveOnly
 }
 
 // notifyAdmission delivers what a call that asked has changed. Then the probe begins;
@@ -223,7 +223,7 @@ func (b *Breaker) Available() bool { return b.RetryAfter() == 0 }
 // admitted now.
 func (b *Breaker) RetryAfter() time.Duration {
 	s := b.load()
-	if s == nil || s.AdmitsAll() {
+	if s == nil || s.AdmitsAll() || s.Params.ObserveOnly {
 		return 0
 	}
 	_, wait, _ := s.Refusal(since(b.base))

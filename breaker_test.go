@@ -138,6 +138,18 @@ func TestBreaker_HookThatEndsItsGoroutineGivesTheProbeBack(t *testing.T) {
 	})
 }
 
+func TestBreaker_ObserveOnlyLetsEveryoneIn(t *testing.T) {
+	b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold, c.ObserveOnly = 1, true })
+	var causes []Cause
+	b.OnTransition(func(tr Transition) { causes = append(causes, tr.Cause) })
+	b.RecordFailure(KindTimeout)
+	assert.True(t, b.AllowRequest())
+	assert.True(t, b.Available())
+	assert.Zero(t, b.RetryAfter())
+	assert.Equal(t, StateOpen, b.State())
+	assert.Equal(t, []Cause{CauseFailureThreshold}, causes)
+}
+
 func TestBreaker_LeaseBeginsAfterHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold, c.ProbeTimeout = 1, time.Second })

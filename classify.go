@@ -597,7 +597,8 @@ const (
 	StopProbeInFlight        StopReason = StopReason(machine.ProbeInFlight) // "tool_unavailable:probe_in_flight"
 	StopRateLimited          StopReason = StopReason(machine.RateLimited)   // "tool_unavailable:rate_limited"
 	StopIsolated             StopReason = StopReason(machine.Isolated)      // "tool_unavailable:isolated"
-	StopUnknownTool          StopReason = iota                              // "tool_unavailable:unknown_tool"
+	StopBusy                 StopReason = iota                              // "tool_unavailable:busy": MaxInFlight permits are out
+	StopUnknownTool                                                         // "tool_unavailable:unknown_tool"
 	StopNonRetryable                                                        // "tool_failure:non_retryable"
 	StopRetryExhausted                                                      // "tool_failure:retry_exhausted"
 	StopRetryBudgetExhausted                                                // "tool_failure:retry_budget_exhausted"
@@ -610,7 +611,7 @@ const (
 var stopTexts = []string{
 	"none",
 	"tool_unavailable:circuit_open", "tool_unavailable:probe_in_flight", "tool_unavailable:rate_limited",
-	"tool_unavailable:isolated", "tool_unavailable:unknown_tool",
+	"tool_unavailable:isolated", "tool_unavailable:busy", "tool_unavailable:unknown_tool",
 	"tool_failure:non_retryable", "tool_failure:retry_exhausted", "tool_failure:retry_budget_exhausted",
 	"tool_failure:outcome_unknown", "tool_failure:contract_violation",
 	"tool_canceled",

@@ -77,6 +77,17 @@ type BreakerConfig struct {
 	// FailureRateMinCalls is how many calls must have ended in a window, its first
 	// failure included, before FailureRate opens. Zero means 20.
 	FailureRateMinCalls int
+	// MaxInFlight is how many permits of the tool may be out at once. While so many are
+	// out, every caller is refused with StopBusy, and nothing is counted against the
+	// tool. Calls by name have no permit, so they are refused but not counted; a permit
+	// that is lost is out for good. Zero means any number. A Breaker without a Registry
+	// has no permits and no such rule.
+	MaxInFlight int
+	// ObserveOnly lets every caller in, whatever the breaker, MaxInFlight or an
+	// operator's Isolate say. The breaker moves and tells its hooks as ever;
+	// ToolHealth.WouldRefuse counts the calls that it would have refused. It is for the
+	// first weeks in a host.
+	ObserveOnly bool
 }
 
 // Off switches a rule off where zero means its default: see
@@ -207,6 +218,7 @@ func (c BreakerConfig) check(p *problems) {
 	p.fraction("failure_rate", c.FailureRate)
 	p.duration("failure_rate_window", c.FailureRateWindow)
 	p.count("failure_rate_min_calls", c.FailureRateMinCalls)
+	p.count("max_in_flight", c.MaxInFlight)
 }
 
 // Validate returns nil, or every problem at once as joined [ConfigError]s.
@@ -287,6 +299,8 @@ func (c *BreakerConfig) fields() []jsonField {
 		{"failure_rate", &c.FailureRate, mustNumber},
 		duration("failure_rate_window", &c.FailureRateWindow),
 		{"failure_rate_min_calls", &c.FailureRateMinCalls, mustCount},
+		{"max_in_flight", &c.MaxInFlight, mustCount},
+		{"observe_only", &c.ObserveOnly, mustBool},
 	}
 }
 

@@ -98,6 +98,8 @@ func TestEveryFieldOfABreakerConfigIsChecked(t *testing.T) {
 		{"failure_rate_window", func(c *BreakerConfig) { c.FailureRateWindow = 0 }, "", ""},
 		{"failure_rate_min_calls", func(c *BreakerConfig) { c.FailureRateMinCalls = -10 }, "-10", "0 or more"},
 		{"failure_rate_min_calls", func(c *BreakerConfig) { c.FailureRateMinCalls = 0 }, "", ""},
+		{"max_in_flight", func(c *BreakerConfig) { c.MaxInFlight = -1 }, "-1", "0 or more"},
+		{"max_in_flight", func(c *BreakerConfig) { c.MaxInFlight = 1 }, "", ""},
 	} {
 		config := DefaultBreakerConfig()
 		c.change(&config)
@@ -118,7 +120,7 @@ func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
 	bad := BreakerConfig{
 		FailureThreshold: -1, RecoveryDuration: -1, ProbeTimeout: -1, MaxOpenDuration: -1, MaxStatedWait: -2, RecoveryGrowth: -1,
 		RecoveryJitter: -1, ProbeSuccesses: -1, SlowCallDuration: -1, FailureWindow: -1,
-		FailureRate: -1, FailureRateWindow: -1, FailureRateMinCalls: -1,
+		FailureRate: -1, FailureRateWindow: -1, FailureRateMinCalls: -1, MaxInFlight: -1,
 	}
 	c := Config{
 		Breaker:  bad,
@@ -128,7 +130,7 @@ func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
 	fields := []string{
 		"failure_threshold", "recovery_duration", "probe_timeout", "max_open_duration", "max_stated_wait", "recovery_growth",
 		"recovery_jitter", "probe_successes", "slow_call_duration", "failure_window",
-		"failure_rate", "failure_rate_window", "failure_rate_min_calls",
+		"failure_rate", "failure_rate_window", "failure_rate_min_calls", "max_in_flight",
 	}
 	var want, got []string
 	for _, f := range fields {
@@ -182,13 +184,14 @@ func TestAConfigGoesThroughJSONAndBack(t *testing.T) {
 			FailureThreshold: 4, RecoveryDuration: 90 * time.Second, ProbeTimeout: 1500 * time.Millisecond,
 			MaxOpenDuration: time.Hour, MaxStatedWait: 2 * time.Minute, RecoveryGrowth: 2.5, RecoveryJitter: 0.25, ProbeSuccesses: 2,
 			SlowCallDuration: 7, FailureWindow: 8, FailureRate: 0.4, FailureRateWindow: 9, FailureRateMinCalls: 12,
+			MaxInFlight: 13, ObserveOnly: true,
 		},
 		Tools:    map[string]BreakerConfig{"a": {FailureThreshold: 9}, "b": {FailureRateMinCalls: 1}},
 		MaxTools: 77, RegisteredOnly: true,
 	}
 	const breaker = `{"failure_threshold":4,"recovery_duration":"1m30s","probe_timeout":"1.5s","max_open_duration":"1h0m0s","max_stated_wait":"2m0s",` +
 		`"recovery_growth":2.5,"recovery_jitter":0.25,"probe_successes":2,"slow_call_duration":"7ns","failure_window":"8ns",` +
-		`"failure_rate":0.4,"failure_rate_window":"9ns","failure_rate_min_calls":12}`
+		`"failure_rate":0.4,"failure_rate_window":"9ns","failure_rate_min_calls":12,"max_in_flight":13,"observe_only":true}`
 	text, err := json.Marshal(c.Breaker)
 	require.NoError(t, err)
 	assert.Equal(t, breaker, string(text))
@@ -283,7 +286,7 @@ func TestEveryProblemInJSONIsReportedAtOnce(t *testing.T) {
 toolhealth: config: max_tools is 1.5, must be a whole number
 toolhealth: config: registered_only is 1, must be true or false
 toolhealth: config: tools["a"].probe_timeout is 2, must be a duration such as "30s"
-toolhealth: config: tools["a"].x is unknown, must be one of failure_threshold, recovery_duration, probe_timeout, max_open_duration, max_stated_wait, recovery_growth, recovery_jitter, probe_successes, slow_call_duration, failure_window, failure_rate, failure_rate_window, failure_rate_min_calls
+toolhealth: config: tools["a"].x is unknown, must be one of failure_threshold, recovery_duration, probe_timeout, max_open_duration, max_stated_wait, recovery_growth, recovery_jitter, probe_successes, slow_call_duration, failure_window, failure_rate, failure_rate_window, failure_rate_min_calls, max_in_flight, observe_only
 toolhealth: config: tools["b"] is 3, must be an object`)
 	assert.Equal(t, Config{}, c)
 	assert.EqualError(t, json.Unmarshal([]byte(`{"tools":{"a":{}},"zones":1}`), &c),

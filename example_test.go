@@ -222,6 +222,7 @@ func ExampleRegistry_HealthSummary() {
 	//       "consecutive_failures": 1,
 	//       "last_failure_kind": "unknown",
 	//       "refused_in_row": 0,
+	//       "would_refuse": 0,
 	//       "trips": 0,
 	//       "epoch": 1,
 	//       "since": "0001-01-01T00:00:00Z",

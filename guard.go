@@ -886,7 +886,7 @@ type ToolError struct {
 // Error returns the text for the model.
 func (e *ToolError) Error() string {
 	switch e.Reason {
-	case StopCircuitOpen, StopProbeInFlight, StopRateLimited, StopIsolated:
+	case StopCircuitOpen, StopProbeInFlight, StopRateLimited, StopIsolated, StopBusy:
 		return refusals[e.Reason].Error() + retryText(hint(e.Reason, e.RetryAfter))
 	case StopUnknownTool:
 		return ErrUnknownTool.Error()

@@ -71,6 +71,7 @@ type ToolHealth struct {
 	ConsecutiveFailures int
 	LastFailure         Kind      // of the last failure that the breaker took notice of
 	RefusedInRow        uint64    // refusals since the last admission
+	WouldRefuse         uint64    // calls that were let in because of ObserveOnly
 	Trips               uint64    // transitions from closed to open, an operator's Isolate included
 	Epoch               uint64    // of the state
 	Since               time.Time // when the state began; for a tool that never left closed, when the registry was made
@@ -147,6 +148,7 @@ type toolHealthJSON struct {
 	ConsecutiveFailures int       `json:"consecutive_failures"`
 	LastFailure         Kind      `json:"last_failure_kind"`
 	RefusedInRow        uint64    `json:"refused_in_row"`
+	WouldRefuse         uint64    `json:"would_refuse"`
 	Trips               uint64    `json:"trips"`
 	Epoch               uint64    `json:"epoch"`
 	Since               time.Time `json:"since"`
@@ -180,7 +182,7 @@ func (h ToolHealth) MarshalJSON() ([]byte, error) {
 		h.Tool, h.Status, h.State, h.Available, h.ProbeDue, h.Reason.Detail(), seconds(h.RetryAfter),
 		h.Score, h.EWMA, h.SuccessRate(),
 		h.TotalCalls(), h.Successes, h.Failures, h.ByKind, h.Rejected, h.Throttled, h.Neutral, h.Refused,
-		h.ConsecutiveFailures, h.LastFailure, h.RefusedInRow, h.Trips, h.Epoch, h.Since,
+		h.ConsecutiveFailures, h.LastFailure, h.RefusedInRow, h.WouldRefuse, h.Trips, h.Epoch, h.Since,
 		seconds(h.Average), seconds(h.AverageSuccess), seconds(h.Max),
 		h.InFlight, nil,
 	}
@@ -212,7 +214,7 @@ func (h *ToolHealth) UnmarshalJSON(data []byte) error {
 			j.Successes, j.Failures, j.ByKind, j.Rejected, j.Throttled, j.Neutral, j.Refused,
 			time.Duration(j.Average), time.Duration(j.AverageSuccess), time.Duration(j.Max), j.EWMA,
 		},
-		j.ConsecutiveFailures, j.LastFailure, j.RefusedInRow, j.Trips, j.Epoch, j.Since,
+		j.ConsecutiveFailures, j.LastFailure, j.RefusedInRow, j.WouldRefuse, j.Trips, j.Epoch, j.Since,
 		j.InFlight, GuardCounts{},
 	}
 	if j.Guard != nil {
@@ -356,19 +358,21 @@ func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
 		return false
 	}
 	s := shared.AsOf(now)
-	reason, wait, _ := shared.Refusal(now)
+	reason, wait := e.refusal(shared, now)
+	verdict, _, _ := shared.Refusal(now)
 	*h = ToolHealth{
 		Tool:                n.Name(),
 		State:               State(s.State),
-		Available:           reason == machine.Admitted,
-		ProbeDue:            reason == machine.Admitted && s.State == machine.Open,
-		Reason:              StopReason(reason),
+		Available:           reason == StopNone,
+		ProbeDue:            reason == StopNone && verdict == machine.Admitted && s.State == machine.Open,
+		Reason:              reason,
 		RetryAfter:          time.Duration(wait),
 		Score:               counts.Score(),
 		Counts:              counts,
 		ConsecutiveFailures: s.Streak,
 		LastFailure:         Kind(s.Kind),
 		RefusedInRow:        e.stats.refusedInRow(),
+		WouldRefuse:         e.wouldRefuse.Load(),
 		Trips:               s.Trips,
 		Epoch:               s.Epoch,
 		Since:               r.base.Add(time.Duration(s.Since)),

@@ -64,7 +64,8 @@ type node = nametable.Node[entry]
 // cache line that is written.
 type entry struct {
 	guard atomic.Pointer[guardStats] // nil until the first guarded call; set once
-	_     [8]byte                    // so that the counters begin a cache line
+	// wouldRefuse counts the calls that ObserveOnly let in. Written by those calls.
+	wouldRefuse atomic.Uint64
 	// used says that the tool was called again since its entry was made, or was
 	// last looked at for eviction. Set by calls, cleared under Registry.mu.
 	used atomic.Bool
@@ -137,12 +138,12 @@ func (r *Registry) AllowRequest(tool string) bool {
 	if n := r.table.Get(tool); n != nil {
 		e := &n.Value
 		s := e.snap.Load()
-		if s.AdmitsAll() {
+		if s.AdmitsAll() && !e.full(s.Params) {
 			e.touch()
 			e.admitted()
 			return true
 		}
-		if _, _, quiet := s.Refusal(r.now()); quiet {
+		if _, _, quiet := s.Refusal(r.now()); quiet && !s.Params.ObserveOnly {
 			e.refuse()
 			return false
 		}
@@ -190,13 +191,7 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 			return nil, machine.Answer{Reason: machine.Reason(reason), Wait: r.conf.Load().breaker.Hint()}
 		}
 		e := &n.Value
-		if permit { // before the snapshot is looked at: see evict
-			e.stats.admitted.Add(1)
-		}
-		a, ok := e.tryAdmit(now, leaseFloor, r.hooks.Any())
-		if permit && (!ok || a.Reason != machine.Admitted) {
-			e.stats.settled.Add(1)
-		}
+		a, ok := e.decide(now, leaseFloor, permit, r.hooks.Any())
 		if !ok {
 			continue // it has just been evicted
 		}
@@ -208,6 +203,76 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 		}
 		return n, a
 	}
+}
+
+// decide answers one call, and counts a permit as given out if it lets the call in. It
+// reports false if the entry has left the registry.
+func (e *entry) decide(now, leaseFloor int64, permit, hooked bool) (a machine.Answer, ok bool) {
+	p := e.snap.Load().Params
+	free := e.take(p.MaxInFlight, permit) // before the snapshot is looked at: see evict
+	if free {
+		a, ok = e.tryAdmit(now, leaseFloor, hooked)
+	} else {
+		a, ok = e.refuseBusy(now)
+	}
+	if ok && a.Reason != machine.Admitted && p.ObserveOnly {
+		a.Reason, a.Wait = machine.Admitted, 0
+		e.wouldRefuse.Add(1)
+		if permit && !free {
+			e.stats.admitted.Add(1)
+		}
+	}
+	if permit && free && (!ok || a.Reason != machine.Admitted) {
+		e.stats.settled.Add(1)
+	}
+	return a, ok
+}
+
+// take reports whether fewer than limit permits are out, and counts a permit as given
+// out if so. A limit of zero is none.
+func (e *entry) take(limit uint64, permit bool) bool {
+	switch {
+	case !permit:
+		return limit == 0 || e.stats.inFlight() < limit
+	case limit > 0:
+		return e.stats.admitBelow(limit)
+	}
+	e.stats.admitted.Add(1)
+	return true
+}
+
+// full reports whether as many permits are out as may be.
+func (e *entry) full(p *machine.Params) bool {
+	return p.MaxInFlight > 0 && e.stats.inFlight() >= p.MaxInFlight
+}
+
+// busyWait is the wait of a busy tool, where the real one is unknown.
+const busyWait = int64(time.Second)
+
+// refuseBusy refuses a call of a tool that is busy: for what its breaker has against it,
+// if there is anything. It reports false if the entry has left the registry.
+func (e *entry) refuseBusy(now int64) (machine.Answer, bool) {
+	s := e.snap.Load()
+	reason, wait, _ := s.Refusal(now)
+	if reason == machine.Admitted {
+		reason, wait = machine.Reason(StopBusy), busyWait
+	}
+	return machine.Answer{Reason: reason, Wait: wait, Epoch: s.Epoch}, !s.Evicted
+}
+
+// refusal says why a caller would be refused at now and for how long; StopNone and 0 if
+// it would not. It is what decide does, seen by those who only look.
+func (e *entry) refusal(s *machine.Snapshot, now int64) (StopReason, int64) {
+	reason, wait, _ := s.Refusal(now)
+	switch {
+	case s.Params.ObserveOnly:
+		return StopNone, 0
+	case reason != machine.Admitted:
+		return StopReason(reason), wait
+	case e.full(s.Params):
+		return StopBusy, busyWait
+	}
+	return StopNone, 0
 }
 
 // notifyAdmission delivers what a call that asked has changed. If a hook ends the
@@ -250,6 +315,9 @@ func (r *Registry) admitFast(tool string) (*node, uint64) {
 		return nil, 0
 	}
 	e := &n.Value
+	if e.snap.Load().Params.MaxInFlight > 0 {
+		return nil, 0
+	}
 	e.stats.admitted.Add(1) // before the snapshot is looked at: see evict
 	s := e.snap.Load()
 	if !s.AdmitsAll() {
@@ -263,8 +331,9 @@ func (r *Registry) admitFast(tool string) (*node, uint64) {
 
 // tryAdmit asks the machine. A refusal needs no step.
 func (e *entry) tryAdmit(now, leaseFloor int64, hooked bool) (machine.Answer, bool) {
-	if reason, wait, quiet := e.snap.Load().Refusal(now); quiet {
-		return machine.Answer{Reason: reason, Wait: wait}, true
+	s := e.snap.Load()
+	if reason, wait, quiet := s.Refusal(now); quiet {
+		return machine.Answer{Reason: reason, Wait: wait, Epoch: s.Epoch}, true
 	}
 	return e.apply(&machine.Event{Op: machine.OpAdmit, LeaseFloor: leaseFloor, Hooked: hooked}, now, &e.stats)
 }
@@ -280,14 +349,14 @@ func (r *Registry) Available(tool string) bool {
 		return r.known(tool)
 	}
 	s := n.Value.snap.Load()
-	if s.AdmitsAll() {
+	if s.AdmitsAll() && !n.Value.full(s.Params) {
 		return true
 	}
 	if s.Evicted {
 		return r.known(tool)
 	}
-	reason, _, _ := s.Refusal(r.now())
-	return reason == machine.Admitted
+	reason, _ := n.Value.refusal(s, r.now())
+	return reason == StopNone
 }
 
 // known reports whether a tool without an entry would be admitted.
@@ -783,7 +852,7 @@ func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
 	s, now := n.Value.snap.Load(), r.now()
 	reason, wait, _ := s.Refusal(now)
 	switch {
-	case reason == machine.Admitted, reason == machine.RateLimited && (o == OutcomeThrottled || s.State == machine.Closed):
+	case s.Params.ObserveOnly, reason == machine.Admitted, reason == machine.RateLimited && (o == OutcomeThrottled || s.State == machine.Closed):
 		return StopNone, 0
 	case reason == machine.Isolated:
 		return StopIsolated, time.Duration(wait)

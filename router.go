@@ -103,6 +103,7 @@ var (
 	ErrProbeInFlight error = &refusedError{"tool temporarily unavailable: recovery is being probed", ErrRefused}
 	ErrRateLimited   error = &refusedError{"tool temporarily unavailable: it asked to wait", ErrRefused}
 	ErrIsolated      error = &refusedError{"tool temporarily unavailable: taken out of service", ErrRefused}
+	ErrBusy          error = &refusedError{"tool temporarily unavailable: busy", ErrRefused}
 	ErrUnknownTool   error = &refusedError{"unknown tool", ErrRefused}
 )
 
@@ -119,7 +120,8 @@ func (e *refusedError) refused() (Verdict, bool) { return vRefused, true }
 // refusals are the sentinels by reason.
 var refusals = [...]error{
 	StopNone: ErrRefused, StopCircuitOpen: ErrCircuitOpen, StopProbeInFlight: ErrProbeInFlight,
-	StopRateLimited: ErrRateLimited, StopIsolated: ErrIsolated, StopUnknownTool: ErrUnknownTool,
+	StopRateLimited: ErrRateLimited, StopIsolated: ErrIsolated, StopBusy: ErrBusy,
+	StopUnknownTool: ErrUnknownTool,
 }
 
 // Refusal is the soft error of a call that was not made. Its text is short and fit
@@ -132,7 +134,7 @@ type Refusal struct {
 	// RetryAfter is how long the tool will keep refusing; zero means that a call
 	// would be admitted now. While a probe is out it reaches to the end of the lease
 	// and the cooldown after it; the probe's verdict may come sooner. Where the wait
-	// is unknown (isolated, unknown tool) it is one cooldown.
+	// is unknown it is one cooldown (isolated, unknown tool) or one second (busy).
 	RetryAfter time.Duration
 	Streak     int    // consecutive failures of the tool
 	Kind       Kind   // kind of the last failure that counted; KindNone without one

@@ -388,7 +388,7 @@ func TestRefusal_SaysWhyAndHowLong(t *testing.T) {
 			assert.Equal(t, c.want, *refusal)
 			assert.EqualError(t, err, c.text)
 			assert.ErrorIs(t, err, ErrRefused)
-			for _, sentinel := range []error{ErrCircuitOpen, ErrProbeInFlight, ErrRateLimited, ErrIsolated, ErrUnknownTool} {
+			for _, sentinel := range []error{ErrCircuitOpen, ErrProbeInFlight, ErrRateLimited, ErrIsolated, ErrBusy, ErrUnknownTool} {
 				assert.Equal(t, sentinel == c.sentinel, errors.Is(err, sentinel), "%v is %v", err, sentinel)
 			}
 			text, err := json.Marshal(refusal)

@@ -156,6 +156,23 @@ func (s *Stats) ended() uint64 {
 	return n
 }
 
+// admitBelow counts a permit as given out if fewer than limit are out. The number of
+// those that are settled only grows, so an old one never lets too many out.
+func (s *Stats) admitBelow(limit uint64) bool {
+	for {
+		done := s.permitOK.Load() + s.settled.Load()
+		admitted := s.admitted.Load()
+		switch {
+		case admitted-min(done, admitted) < limit: // fewer than none are out if a copied permit was settled twice
+			if s.admitted.CompareAndSwap(admitted, admitted+1) {
+				return true
+			}
+		case done == s.permitOK.Load()+s.settled.Load():
+			return false
+		}
+	}
+}
+
 // inUse reports whether a permit is out. The settled ones are read first: a
 // permit that is given out in between can only make the answer true.
 func (s *Stats) inUse() bool { return s.inFlight() > 0 }

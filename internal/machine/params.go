@@ -33,6 +33,9 @@ type Config struct {
 	FailureRate         float64
 	FailureRateWindow   time.Duration // zero means DefaultRateWindow
 	FailureRateMinCalls int           // zero means DefaultRateMinCalls
+
+	MaxInFlight int
+	ObserveOnly bool
 }
 
 // What a failure rate is worked out over where nothing else is configured.
@@ -59,6 +62,12 @@ type Params struct {
 	rateWindow int64  // how long a window lasts
 	rateCalls  uint64 // calls that must have ended in a window
 
+	// MaxInFlight is how many permits may be out at once; zero means any number.
+	// ObserveOnly means that every caller is let in, whatever the machine says. The
+	// machine reads neither: its owner does.
+	MaxInFlight uint64
+	ObserveOnly bool
+
 	// Initial is the first snapshot of every breaker under these params, in epoch
 	// 1. It is shared: most tools never leave it.
 	Initial *Snapshot
@@ -80,6 +89,9 @@ func NewParams(c Config) *Params {
 
 		rateWindow: int64(c.FailureRateWindow),
 		rateCalls:  uint64(c.FailureRateMinCalls),
+
+		MaxInFlight: uint64(c.MaxInFlight),
+		ObserveOnly: c.ObserveOnly,
 	}
 	if p.slow == 0 {
 		p.slow = math.MaxInt64

@@ -953,7 +953,7 @@ func TestC139_RefusalHasTypedReason(t *testing.T) {
 			assert.ErrorIs(t, err, toolhealth.ErrRefused)
 			for _, sentinel := range []error{
 				toolhealth.ErrCircuitOpen, toolhealth.ErrProbeInFlight, toolhealth.ErrRateLimited,
-				toolhealth.ErrIsolated, toolhealth.ErrUnknownTool,
+				toolhealth.ErrIsolated, toolhealth.ErrBusy, toolhealth.ErrUnknownTool,
 			} {
 				assert.Equal(t, sentinel == want.sentinel, errors.Is(err, sentinel), "%v is %v", err, sentinel)
 			}

@@ -76,7 +76,7 @@ var (
 		"score": readFloat, "ewma": readFloat, "success_rate": readFloat,
 		"calls": readCount, "successes": readCount, "failures": readCount, "rejected": readCount,
 		"throttled": readCount, "neutral": readCount, "refused": readCount,
-		"consecutive_failures": readCount, "trips": readCount,
+		"consecutive_failures": readCount, "trips": readCount, "would_refuse": readCount,
 		"average": readDuration, "average_success": readDuration, "max": readDuration,
 	}
 	summaryKeys = keyTable{

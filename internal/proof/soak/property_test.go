@@ -79,6 +79,9 @@ func (h *history) randomConfig() toolhealth.Config {
 		FailureRate:      []float64{0, 0, 0.5}[h.random.IntN(3)],
 
 		FailureRateWindow: pick(0, 20), FailureRateMinCalls: h.random.IntN(5),
+
+		MaxInFlight: []int{0, 0, 3}[h.random.IntN(3)],
+		ObserveOnly: h.random.IntN(8) == 0,
 	}
 	if h.random.IntN(8) == 0 {
 		b.FailureThreshold = 0
@@ -237,7 +240,7 @@ func (h *history) checkHealth(t toolhealth.ToolHealth) {
 	if t.Available != (t.RetryAfter == 0) || t.Available != (t.Reason == toolhealth.StopNone) || t.RetryAfter < 0 {
 		h.fail("a tool is available without a wait, or has a wait and a reason: %+v", t)
 	}
-	if t.ProbeDue && (!t.Available || t.State != toolhealth.StateOpen) || t.State == toolhealth.StateHalfOpen && t.Available {
+	if t.ProbeDue && (!t.Available || t.State != toolhealth.StateOpen) || t.State == toolhealth.StateHalfOpen && t.Available && !h.config.Breaker.ObserveOnly {
 		h.fail("a probe is due in open only, and half-open admits no other call: %+v", t)
 	}
 	kinds := uint64(0)

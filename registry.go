@@ -23,10 +23,14 @@ import (
 // use names such as "tenant|tool"; each has a health of its own.
 //
 // Names come from a language model, so Config.MaxTools bounds the number of
-// entries. At the bound a new name takes the place of an entry that holds nothing
-// against its tool: closed, without a streak, not throttled, without a permit out
-// and not registered. The registry looks at 64 entries at most for one that is
-// idle, too. If there is none among them, the call is admitted without an entry and
+// entries. At the bound a new name takes the place of an entry that is idle and holds
+// nothing against its tool: closed, without a streak, not throttled. What is known
+// against a tool fades: an entry that was neither asked for nor reported of for
+// MaxOpenDuration (10m if that is off) after its last cooldown, throttle or failure may
+// go, too. An entry never goes while the tool is registered or isolated, while a permit
+// or a guarded call is out or a detached attempt is running, or while retries of that
+// time have left its budget less than full. The registry looks at 64 entries at most
+// for one that may go. If there is none among them, the call is admitted without an entry and
 // counted in Summary.Untracked; a name that keeps calling soon finds room.
 //
 // Memory is at most about 400 bytes for each entry, and the names themselves: a
@@ -78,6 +82,10 @@ type entry struct {
 	// place is the entry's place in Registry.queue; nil if it is registered. Under
 	// Registry.mu.
 	place *list.Element
+	// seen is when the tool was last asked for or reported of, or askedLately. Written by
+	// those calls, if something is held against the tool (else used is enough), and under
+	// Registry.mu when it is looked at for eviction.
+	seen atomic.Int64
 }
 
 // compiled is a Config as the registry uses it. It never changes.
@@ -139,11 +147,13 @@ func (r *Registry) AllowRequest(tool string) bool {
 		e := &n.Value
 		s := e.snap.Load()
 		if s.AdmitsAll() && !e.full(s.Params) {
-			e.touch()
+			e.touchUnder(s)
 			e.admitted()
 			return true
 		}
-		if _, _, quiet := s.Refusal(r.now()); quiet && !s.Params.ObserveOnly {
+		now := r.now()
+		if _, _, quiet := s.Refusal(now); quiet && !s.Params.ObserveOnly {
+			e.seen.Store(now)
 			e.refuse()
 			return false
 		}
@@ -159,6 +169,18 @@ func (r *Registry) AllowRequest(tool string) bool {
 func (e *entry) touch() {
 	if !e.used.Load() {
 		e.used.Store(true)
+	}
+}
+
+// askedLately in entry.seen stands for the time of the next look: a call has asked since
+// the last one, and to read the clock would cost it a third of its time.
+const askedLately = -1
+
+// touchUnder notes a use of a tool that admits everyone.
+func (e *entry) touchUnder(s *machine.Snapshot) {
+	e.touch()
+	if s.Streak > 0 && e.seen.Load() != askedLately {
+		e.seen.Store(askedLately)
 	}
 }
 
@@ -191,6 +213,7 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 			return nil, machine.Answer{Reason: machine.Reason(reason), Wait: r.conf.Load().breaker.Hint()}
 		}
 		e := &n.Value
+		e.seen.Store(now)
 		a, ok := e.decide(now, leaseFloor, permit, r.hooks.Any())
 		if !ok {
 			continue // it has just been evicted
@@ -324,7 +347,7 @@ func (r *Registry) admitFast(tool string) (*node, uint64) {
 		e.stats.settled.Add(1)
 		return nil, 0
 	}
-	e.touch()
+	e.touchUnder(s)
 	e.admitted()
 	return n, s.Epoch
 }
@@ -422,6 +445,7 @@ func (r *Registry) settle(n *node, ev *machine.Event, v Verdict, took, now int64
 		ev.Outcome = machine.Neutral
 	}
 	ev.Took, ev.RetryAfter = took, int64(v.RetryAfter)
+	n.Value.seen.Store(now)
 	return r.apply(n, ev, now)
 }
 
@@ -469,6 +493,7 @@ func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
 		return nil, StopNone
 	}
 	n := r.put(tool, k)
+	n.Value.seen.Store(now)
 	r.enqueue(n)
 	return n, StopNone
 }
@@ -523,7 +548,9 @@ func (r *Registry) victim(now int64) *node {
 			return nil
 		}
 		n := front.Value.(*node)
-		if e := &n.Value; e.used.Load() {
+		e := &n.Value
+		e.seen.CompareAndSwap(askedLately, now)
+		if e.used.Load() && !e.faded(e.snap.Load(), now) {
 			e.used.Store(false)
 		} else if e.evict(now) {
 			return n
@@ -538,13 +565,38 @@ func (r *Registry) victim(now int64) *node {
 // looks for permits. So either evict sees the permit, or the caller sees the mark.
 func (e *entry) evict(now int64) bool {
 	s := e.snap.Load()
-	return s.Forgettable(now) && !e.stats.inUse() && !e.delivering() && e.snap.CompareAndSwap(s, evictedUnder(s.Params)) && e.confirm(s)
+	return (s.Forgettable(now) || e.faded(s, now)) && !e.inUse(now) && !e.delivering() && e.snap.CompareAndSwap(s, evictedUnder(s.Params)) && e.confirm(s, now)
+}
+
+// faded reports whether what is held against the tool is so old that it may be
+// forgotten.
+func (e *entry) faded(s *machine.Snapshot, now int64) bool {
+	return !s.Forgettable(now) && now >= s.FadesAt(e.lastSeen(now))
+}
+
+// lastSeen is when the tool was last asked for or reported of, if something is held
+// against it.
+func (e *entry) lastSeen(now int64) int64 {
+	if seen := e.seen.Load(); seen != askedLately {
+		return seen
+	}
+	return now
+}
+
+// inUse reports whether a permit or a guarded call is out, a detached attempt is
+// running, or retries were made so lately that their budget has to be remembered.
+func (e *entry) inUse(now int64) bool {
+	if e.stats.inUse() {
+		return true
+	}
+	g := e.guard.Load()
+	return g != nil && (g.inUse() || !g.tokens.Full() && now-e.lastSeen(now) < e.snap.Load().Params.Patience())
 }
 
 // confirm ends an eviction: if a permit has been given out meanwhile it takes the
 // mark back and reports false.
-func (e *entry) confirm(before *machine.Snapshot) bool {
-	if !e.stats.inUse() {
+func (e *entry) confirm(before *machine.Snapshot, now int64) bool {
+	if !e.inUse(now) {
 		return true
 	}
 	e.snap.Store(before) // no other writer replaces the mark

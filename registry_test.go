@@ -975,6 +975,181 @@ func TestRegistry_ObserveOnlyStopsNoRetry(t *testing.T) {
 	})
 }
 
+// Names that a model invents and that each fail once must not keep a new tool from its
+// breaker for good.
+func TestRegistry_InventedNamesThatFailOnceFade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		for i := range DefaultMaxTools {
+			name := fmt.Sprint("invented", i)
+			require.True(t, r.AllowRequest(name))
+			r.RecordFailure(name, 0)
+		}
+		fails := func() bool {
+			failTimes(r, "new", 3)
+			return !r.Available("new")
+		}
+		time.Sleep(10*time.Minute - 1)
+		assert.False(t, fails(), "untracked: it has no breaker")
+		time.Sleep(1)
+		assert.True(t, fails())
+		for i := range 500 {
+			r.AllowRequest(fmt.Sprint("other", i))
+		}
+		assert.Equal(t, DefaultMaxTools, r.Len())
+		assert.False(t, r.Available("new"), "an open breaker is kept")
+	})
+}
+
+func TestRegistry_WhatIsKnownFadesUnlessItIsInUse(t *testing.T) {
+	type story struct {
+		name  string
+		tell  func(t *testing.T, r *Registry, g *Gate)
+		fades time.Duration // after the last event; negative means never
+	}
+	fail := func(n int) func(*testing.T, *Registry, *Gate) {
+		return func(_ *testing.T, r *Registry, _ *Gate) { failTimes(r, "old", n) }
+	}
+	for _, s := range []story{
+		{"streak", fail(1), time.Minute},
+		{"open", fail(3), time.Minute + 30*time.Second},
+		{"throttled", func(_ *testing.T, r *Registry, _ *Gate) {
+			r.Record("old", Verdict{Outcome: OutcomeThrottled, RetryAfter: 20 * time.Second}, 0)
+		}, 20 * time.Second}, // then it holds nothing against the tool
+		{"throttled with a streak", func(_ *testing.T, r *Registry, _ *Gate) {
+			r.Record("old", Verdict{Outcome: OutcomeFailure, RetryAfter: 20 * time.Second}, 0)
+		}, time.Minute + 20*time.Second},
+		{"asked while open", func(_ *testing.T, r *Registry, _ *Gate) {
+			failTimes(r, "old", 3)
+			time.Sleep(29 * time.Second)
+			r.AllowRequest("old")
+		}, time.Minute + time.Second},
+		{"asked with a due probe", func(_ *testing.T, r *Registry, g *Gate) {
+			failTimes(r, "old", 3)
+			time.Sleep(30 * time.Second)
+			permit, err := g.Allow(t.Context(), "old")
+			require.NoError(t, err)
+			permit.Release()
+		}, time.Minute},
+		{"probe lost by name", func(_ *testing.T, r *Registry, _ *Gate) {
+			failTimes(r, "old", 3)
+			time.Sleep(30 * time.Second)
+			r.AllowRequest("old") // lease and cooldown of 30s each
+		}, 2 * time.Minute},
+		{"isolated", func(_ *testing.T, r *Registry, _ *Gate) { r.Isolate("old") }, -1},
+		{"registered", func(t *testing.T, r *Registry, _ *Gate) {
+			failTimes(r, "old", 1)
+			require.NoError(t, r.Register("old"))
+		}, -1},
+		{"permit out", func(t *testing.T, r *Registry, g *Gate) {
+			_, err := g.Allow(t.Context(), "old")
+			require.NoError(t, err)
+			failTimes(r, "old", 1)
+		}, -1},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := registryWith(t, func(c *Config) { c.MaxTools, c.Breaker.MaxOpenDuration = 1, time.Minute })
+				s.tell(t, r, &Gate{Registry: r})
+				tracked := func() bool { r.AllowRequest("new"); return slices.Equal(namesOf(r), []string{"new"}) }
+				if s.fades < 0 {
+					time.Sleep(1000 * time.Hour)
+					assert.False(t, tracked())
+					return
+				}
+				time.Sleep(s.fades - 1)
+				assert.False(t, tracked())
+				time.Sleep(1)
+				assert.True(t, tracked())
+			})
+		})
+	}
+}
+
+// A call by name that finds a streak reads no clock: the next look takes it for lately.
+func TestRegistry_AskingKeepsStreak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registryWith(t, func(c *Config) { c.MaxTools, c.Breaker.MaxOpenDuration = 1, time.Minute })
+		g := &Gate{Registry: r}
+		for _, ask := range []func(){
+			func() { r.AllowRequest("old") },
+			func() {
+				permit, err := g.Allow(t.Context(), "old")
+				require.NoError(t, err)
+				permit.Release()
+			},
+		} {
+			r.RecordFailure("old", 0)
+			time.Sleep(59 * time.Second)
+			ask()
+			time.Sleep(59 * time.Second)
+			r.AllowRequest("new")
+			assert.Equal(t, []string{"old"}, namesOf(r))
+			time.Sleep(time.Minute)
+			r.AllowRequest("new")
+			assert.Equal(t, []string{"new"}, namesOf(r))
+			r.Remove("new")
+		}
+	})
+}
+
+func TestRegistry_EvictionSparesWhatGuardKeeps(t *testing.T) {
+	policy := func(c *GuardConfig) { c.Default.MaxAttempts, c.Default.RetryBudget = 2, 2 }
+	again := WithVerdict(errors.New("again"), Verdict{Outcome: OutcomeThrottled, Retryable: true, RetryAfter: 20 * time.Second})
+	full := func(t *testing.T) *Registry {
+		return registryWith(t, func(c *Config) { c.MaxTools, c.Breaker.MaxStatedWait = 1, Off })
+	}
+	ask := func(r *Registry) []string { r.AllowRequest("new"); r.AllowRequest("new"); return namesOf(r) }
+	t.Run("a waiting call", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := full(t)
+			runs := 0
+			go func() {
+				_, _ = Call(t.Context(), guardOn(t, r, policy), "old", func(context.Context, string) (int, error) {
+					if runs++; runs == 1 {
+						return 0, again
+					}
+					return 1, nil
+				})
+			}()
+			time.Sleep(10 * time.Second)
+			assert.Equal(t, []string{"old"}, ask(r))
+			time.Sleep(time.Hour)
+			assert.Equal(t, uint64(1), healthOf(t, r, "old").Guard.Calls)
+		})
+	})
+	t.Run("a budget that is not full", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := full(t)
+			g := guardOn(t, r, policy)
+			_, err := Call(t.Context(), g, "old", func(context.Context, string) (int, error) {
+				return 0, WithVerdict(errors.New("again"), Verdict{Outcome: OutcomeFailure, Kind: KindTimeout, Retryable: true})
+			})
+			require.Error(t, err)
+			r.RecordSuccess("old", 0) // nothing but the budget is left
+			time.Sleep(9 * time.Minute)
+			assert.Equal(t, []string{"old"}, ask(r))
+			time.Sleep(time.Minute)
+			assert.Equal(t, []string{"new"}, ask(r))
+		})
+	})
+	t.Run("a detached attempt", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := full(t)
+			g := guardOn(t, r, func(c *GuardConfig) {
+				c.Default = Policy{Timeout: time.Second, Detach: true}
+			})
+			_, err := Call(t.Context(), g, "old", func(context.Context, string) (int, error) { time.Sleep(2 * time.Hour); return 0, nil })
+			require.Error(t, err)
+			time.Sleep(time.Hour)
+			assert.Equal(t, []string{"old"}, ask(r))
+			assert.Equal(t, int64(1), healthOf(t, r, "old").Guard.Abandoned)
+			time.Sleep(2 * time.Hour)
+			assert.Equal(t, []string{"new"}, ask(r))
+		})
+	})
+}
+
 func TestRegistry_HookThatHangsKeepsBoundedTransitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()

@@ -348,15 +348,18 @@ func (a *admission) fail(g *Gate, ctx context.Context, err error, now int64) {
 //   - Closed, in the period that admitted the call: a success or a rejection ends the
 //     streak, a failure adds to it and may open the breaker. An outcome from an
 //     earlier period changes nothing.
+//   - Closed: a failure that stated a wait also makes every caller wait so long.
 //   - Closed, in any period: a throttle makes every caller wait as long as the tool
 //     said.
-//   - Open: a failure restarts the cooldown; after a throttle the next probe waits at
-//     least that long. Other outcomes are from before, and change nothing.
+//   - Open: a failure restarts the cooldown; after a stated wait the next probe waits
+//     at least that long. Other outcomes are from before, and change nothing.
 //   - Half-open, and this is the probe: a success or a rejection closes the breaker,
 //     or opens it for the next probe if ProbeSuccesses asks for more; a failure opens
-//     it for a fresh cooldown; a throttle opens it for the stated wait, without a
-//     verdict; a neutral outcome makes the next caller the probe, at once.
+//     it for a fresh cooldown, or for its stated wait if that is longer; a throttle
+//     opens it for the stated wait, without a verdict; a neutral outcome makes the next
+//     caller the probe, at once, and after a cooldown if it is the third in a row.
 //   - Half-open, and this is not the probe: nothing.
+//   - The call was admitted before an operator's last Reset or Isolate: nothing.
 //
 // Every outcome is counted, late ones too. The zero Permit is settled: all methods do
 // nothing.

@@ -349,6 +349,12 @@ func (g *guardStats) begin(now int64) *flight.Slot {
 	return g.running.Start(now)
 }
 
+// inUse reports whether a guarded call or a detached attempt is running.
+func (g *guardStats) inUse() bool {
+	running, _ := g.running.Read()
+	return running > 0 || g.abandoned.Load() > 0
+}
+
 func (g *guardStats) read(now int64) GuardCounts {
 	neverRan := g.neverRan.Load()
 	c := GuardCounts{

@@ -189,6 +189,21 @@ func (s *Snapshot) Forgettable(now int64) bool {
 	return s.State == Closed && s.Streak == 0 && s.Until <= now
 }
 
+// FadesAt returns when s may be forgotten although it holds something against its
+// tool, of which nothing was asked or reported since seen: Patience after that, and
+// after the last cooldown or throttle. It is Forever while an operator holds s open.
+func (s *Snapshot) FadesAt(seen int64) int64 {
+	switch {
+	case s.isolated:
+		return Forever
+	case s.State != HalfOpen:
+		seen = max(seen, s.Until)
+	case s.Until != Forever:
+		seen = max(seen, later(s.Until, s.cooldown))
+	}
+	return later(seen, s.Params.Patience())
+}
+
 // expired reports whether s is half-open under a lease that has run out. Then it
 // IS open, with a cooldown that began at the end of the lease. No timer stores
 // that: every reader derives it by this rule.

@@ -91,6 +91,27 @@ func TestSnapshot_Forgettable(t *testing.T) {
 	}
 }
 
+func TestSnapshot_FadesAfterPatience(t *testing.T) {
+	for text, want := range map[string]int64{
+		"state=closed streak=1":                                  1100,
+		"state=closed until=990":                                 1100,
+		"state=closed until=1030":                                1130,
+		"state=open since=900 until=1000":                        1100,
+		"state=open since=900 until=1030":                        1130,
+		"state=half-open since=990 until=1020 cooldown=30":       1150,
+		"state=half-open since=800 until=820 cooldown=30":        1100,
+		"state=half-open since=990 until=never lease=never":      1100,
+		"state=open since=900 until=900 isolated=1":              Forever / stepSecond,
+		"state=half-open untold=1 since=990 until=1090 lease=20": 1190,
+	} {
+		s := stepSituation(t, text)
+		assert.Equal(t, want, s.FadesAt(1000*stepSecond)/stepSecond, text)
+	}
+	s := Snapshot{Params: NewParams(Config{})}
+	assert.Equal(t, int64(10*time.Minute)+7, s.FadesAt(7), "without a bound")
+	assert.Equal(t, int64(Forever), s.FadesAt(Forever-1))
+}
+
 func TestStep_BoundaryOfTimeBelongsToTheLaterSide(t *testing.T) {
 	reasonAt := func(text string, now int64) string {
 		s := stepSituation(t, text)

@@ -27,6 +27,9 @@ func (b *Bucket) Take(size int) bool {
 	}
 }
 
+// Full reports whether no token is missing.
+func (b *Bucket) Full() bool { return b.missing.Load() == 0 }
+
 // Return gives back the token of a retry that was not made.
 func (b *Bucket) Return() { b.give(tenths) }
 

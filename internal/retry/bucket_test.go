@@ -88,3 +88,20 @@ func TestBucket_ConcurrentTakersGetEachTokenOnce(t *testing.T) {
 		t.Errorf("%d tenths are missing from a bucket that got all back", b.missing.Load())
 	}
 }
+
+func TestBucket_FullWithoutMissingToken(t *testing.T) {
+	var b Bucket
+	if !b.Full() {
+		t.Error("the zero bucket is not full")
+	}
+	take(&b, 2, 1)
+	for range 10 {
+		if b.Full() {
+			t.Error("full too soon")
+		}
+		b.Reward()
+	}
+	if !b.Full() {
+		t.Error("not full with every token in it")
+	}
+}

@@ -97,26 +97,23 @@ type carrier struct {
 	events atomic.Pointer[hooks.Ordered[Transition]]
 }
 
-// apply runs one event to its end. It reports false if the entry has left its
-// registry; then nothing happened. stats are the tool's, nil if it has none; it
-// puts what Step needs of them, and a random draw, into ev.
-func (c *carrier) apply(ev *machine.Event, now int64, stats *Stats) (a machine.Answer, ok bool) {
+// apply runs one event to its end and puts the answer into a. It reports false if
+// the entry has left its registry; then nothing happened. stats are the tool's,
+// nil if it has none; what Step needs of them is put into ev, with a random draw.
+func (c *carrier) apply(ev *machine.Event, now int64, stats *Stats, a *machine.Answer) bool {
 	for {
 		old := c.snap.Load()
 		if old.Evicted {
-			return a, false
+			return false
 		}
 		if stats != nil {
 			ev.Ended = stats.ended()
 		}
 		ev.Draw = rand.Float64()
-		next, a := machine.Step(old, ev, now)
-		if !a.Changed {
-			return a, true
-		}
-		stored := next
-		if c.snap.CompareAndSwap(old, &stored) {
-			return a, true
+		next, answer := machine.Step(old, ev, now)
+		if next == old || c.snap.CompareAndSwap(old, next) {
+			*a = answer
+			return true
 		}
 	}
 }
@@ -129,7 +126,7 @@ func (c *carrier) deliver(a *machine.Answer, tool string, base time.Time, list *
 	if len(changes) == 0 {
 		return
 	}
-	events := make([]Transition, len(changes), 2)
+	var events [machine.MaxChanges]Transition
 	for i, ch := range changes {
 		events[i] = Transition{
 			Tool: tool, From: State(ch.From), To: State(ch.To), Epoch: ch.Epoch, Cause: Cause(ch.Cause),
@@ -141,7 +138,7 @@ func (c *carrier) deliver(a *machine.Answer, tool string, base time.Time, list *
 		c.events.CompareAndSwap(nil, hooks.NewOrdered[Transition](2)) // a new breaker is in epoch 1
 		ordered = c.events.Load()
 	}
-	ordered.Deliver(events[0].Epoch, events, list)
+	ordered.Deliver(events[0].Epoch, events[:len(changes)], list)
 }
 
 // delivering reports whether a hook is being called for this breaker.
@@ -185,9 +182,9 @@ func (b *Breaker) load() *machine.Snapshot {
 
 func (b *Breaker) apply(ev machine.Event) (a machine.Answer) {
 	if b.load() == nil {
-		return a
+		return machine.Answer{}
 	}
-	a, _ = b.carrier.apply(&ev, since(b.base), nil)
+	b.carrier.apply(&ev, since(b.base), nil, &a)
 	b.carrier.deliver(&a, "", b.base, &b.hooks)
 	return a
 }
@@ -198,7 +195,8 @@ func (b *Breaker) AllowRequest() bool {
 	if s := b.load(); s == nil || s.AdmitsAll() {
 		return true
 	}
-	a, _ := b.carrier.apply(&machine.Event{Op: machine.OpAdmit, Hooked: b.hooks.Any()}, since(b.base), nil)
+	var a machine.Answer
+	b.carrier.apply(&machine.Event{Op: machine.OpAdmit, Hooked: b.hooks.Any()}, since(b.base), nil, &a)
 	b.notifyAdmission(&a)
 	return a.Reason == machine.Admitted || b.load().Params.ObserveOnly
 }

@@ -1,19 +1,21 @@
 package toolhealth
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/toolhealth/toolhealth/internal/fields"
 	"github.com/toolhealth/toolhealth/internal/machine"
+)
+
+// What lies beyond these bounds is taken for a mistake.
+const (
+	maxDuration = machine.MaxDuration
+	maxGrowth   = 1000
+	maxTools    = 1 << 24
 )
 
 // BreakerConfig says when a breaker opens, how long it stays open and what
@@ -22,26 +24,32 @@ import (
 // A zero field switches its rule off; so does the zero value as a whole, which
 // never opens. Start from [DefaultBreakerConfig] and change what you need. A
 // negative, NaN, infinite or absurd value (a duration over ten years, a factor
-// over 1000) is an error of whoever takes the config: nothing is corrected
-// silently.
+// over 1000) is rejected by [NewRegistryWithConfig], [NewBreaker] and
+// [Registry.SetConfig]: nothing is corrected silently.
 //
-// In JSON, durations are texts such as "30s" and "1m30s", an unknown key is an
-// error, and an absent key leaves the field as it was.
+// The JSON keys are the field names in lower case with underscores, such as
+// "failure_threshold"; the same holds for [Config], [Policy] and [GuardConfig].
+// Durations are texts such as "30s" and "1m30s". An unknown key and a key that is
+// given twice are errors, and an absent key leaves the field as it was.
 type BreakerConfig struct {
 	// FailureThreshold is the number of consecutive failures that opens the breaker.
 	// Zero means that no number of them does; failures are still counted.
 	FailureThreshold int
-	// RecoveryDuration is the cooldown: how long after opening a probe is let
-	// through. It must be positive unless FailureThreshold and FailureRate are zero.
+	// RecoveryDuration is the cooldown: the time from opening to the first probe.
+	// It must be positive unless FailureThreshold and FailureRate are zero.
 	RecoveryDuration time.Duration
-	// ProbeTimeout is the lease of a probe: when it runs out without a verdict
-	// the breaker is open again, with a cooldown that began when the lease
-	// ended. 0: a probe may take for ever, and one that is lost wedges the tool
+	// ProbeTimeout is the lease of a probe: when it runs out without a verdict,
+	// the breaker is open again, with a cooldown that began when the lease ended.
+	// Zero means no lease: a probe may take forever, and a lost one blocks the tool
 	// until Reset.
+	//
+	// A probe that succeeds after its lease makes the next lease long enough for
+	// it, and one that streams can call KeepAlive, so a tool that is slower than
+	// the lease recovers, too.
 	ProbeTimeout time.Duration
-	// MaxOpenDuration bounds every wait, counted from when the breaker opened:
-	// late failures that restart the cooldown, a stated wait, and growth. Zero means
-	// no bound.
+	// MaxOpenDuration is the bound of every wait, counted from when the breaker
+	// opened: a cooldown that late failures restart, a stated wait, and growth.
+	// Zero means no bound.
 	MaxOpenDuration time.Duration
 	// MaxStatedWait bounds the waits that the tool states, in a throttle or in a
 	// failure with a Retry-After: for so long every caller is refused with
@@ -49,17 +57,17 @@ type BreakerConfig struct {
 	// Off means that a stated wait binds only the call that heard it, for a tool that
 	// reaches many sites.
 	MaxStatedWait time.Duration
-	// RecoveryGrowth is the factor on the cooldown for each failed probe in a
-	// row. 0 and 1 keep the cooldown fixed; between them is an error.
+	// RecoveryGrowth is the factor on the cooldown for each failed probe in a row.
+	// Zero and 1 keep the cooldown fixed; values between them are errors.
 	RecoveryGrowth float64
 	// RecoveryJitter, 0 to 1, spreads each cooldown d uniformly over
 	// [d, d*(1+RecoveryJitter)], so that replicas do not probe together.
 	RecoveryJitter float64
-	// ProbeSuccesses is how many probes in a row, one at a time, have to succeed
-	// to close the breaker. 0 means 1.
+	// ProbeSuccesses is the number of probes, one after the other, that must
+	// succeed in a row to close the breaker. Zero means 1.
 	ProbeSuccesses int
-	// SlowCallDuration: a success that took longer than this counts as a failure
-	// for the breaker, not for the statistics. 0: off.
+	// SlowCallDuration is the time above which a success counts as a failure for
+	// the breaker, though not in the statistics. Zero switches the rule off.
 	SlowCallDuration time.Duration
 	// FailureWindow is the longest time between two failures of one streak: a failure
 	// that comes later than this after the one before begins a new streak. Zero means
@@ -94,8 +102,10 @@ type BreakerConfig struct {
 // BreakerConfig.MaxStatedWait.
 const Off = -1
 
-// DefaultBreakerConfig returns the defaults: open after 3 consecutive failures,
-// probe after 30s under a lease of 30s, never wait longer than 10m.
+// DefaultBreakerConfig returns the defaults: FailureThreshold 3, RecoveryDuration
+// 30s, ProbeTimeout 30s, MaxOpenDuration 10m, RecoveryGrowth 1, ProbeSuccesses 1,
+// FailureRateWindow 1m, FailureRateMinCalls 20. Everything else is off, or what its
+// zero value means.
 func DefaultBreakerConfig() BreakerConfig {
 	return BreakerConfig{
 		FailureThreshold: 3,
@@ -108,6 +118,51 @@ func DefaultBreakerConfig() BreakerConfig {
 		FailureRateWindow:   machine.DefaultRateWindow,
 		FailureRateMinCalls: machine.DefaultRateMinCalls,
 	}
+}
+
+func (c *BreakerConfig) table() fields.Table {
+	return fields.Table{
+		fields.Count("failure_threshold", &c.FailureThreshold),
+		fields.Duration("recovery_duration", &c.RecoveryDuration, maxDuration).Rule(c.allowedRecovery),
+		fields.Duration("probe_timeout", &c.ProbeTimeout, maxDuration),
+		fields.Duration("max_open_duration", &c.MaxOpenDuration, maxDuration),
+		fields.DurationOrOff("max_stated_wait", &c.MaxStatedWait, maxDuration),
+		fields.Factor("recovery_growth", &c.RecoveryGrowth, maxGrowth),
+		fields.Fraction("recovery_jitter", &c.RecoveryJitter),
+		fields.Count("probe_successes", &c.ProbeSuccesses),
+		fields.Duration("slow_call_duration", &c.SlowCallDuration, maxDuration),
+		fields.Duration("failure_window", &c.FailureWindow, maxDuration),
+		fields.Fraction("failure_rate", &c.FailureRate),
+		fields.Duration("failure_rate_window", &c.FailureRateWindow, maxDuration),
+		fields.Count("failure_rate_min_calls", &c.FailureRateMinCalls),
+		fields.Count("max_in_flight", &c.MaxInFlight),
+		fields.Bool("observe_only", &c.ObserveOnly),
+	}
+}
+
+// allowedRecovery returns what RecoveryDuration should be, or "" if it fits the
+// other fields.
+func (c *BreakerConfig) allowedRecovery() string {
+	switch {
+	case c.RecoveryDuration == 0 && (c.FailureThreshold > 0 || c.FailureRate > 0):
+		return "more than 0s unless failure_threshold and failure_rate are 0"
+	case c.MaxOpenDuration > 0 && c.RecoveryDuration > c.MaxOpenDuration:
+		return "at most max_open_duration, which is " + c.MaxOpenDuration.String()
+	}
+	return ""
+}
+
+// Validate returns nil, or every problem at once as joined [ConfigError]s.
+func (c BreakerConfig) Validate() error { return configError(c.table().Check()) }
+
+// MarshalJSON writes every field.
+func (c BreakerConfig) MarshalJSON() ([]byte, error) { return writeJSON(c.table()) }
+
+// UnmarshalJSON reads what MarshalJSON writes; see [BreakerConfig]. Every problem
+// is reported at once, as joined [ConfigError]s; then the receiver is as it was. It
+// does not validate.
+func (c *BreakerConfig) UnmarshalJSON(data []byte) error {
+	return readJSON(c, *c, data, (*BreakerConfig).table)
 }
 
 // DefaultMaxTools is the bound on a registry's entries where none is given.
@@ -124,9 +179,11 @@ type Config struct {
 	// Breaker is the configuration of every tool that has none of its own.
 	Breaker BreakerConfig
 	// Tools are the configurations of single tools, by name. They are copied.
+	// Every name is accepted here, a misspelled one too: compare them with the
+	// names of a Summary.
 	Tools map[string]BreakerConfig
-	// MaxTools bounds the number of entries; 0 means DefaultMaxTools. What
-	// happens at the bound is said at [Registry].
+	// MaxTools is the bound on the number of entries; zero means DefaultMaxTools.
+	// The comment of [Registry] says what happens at the bound.
 	MaxTools int
 	// RegisteredOnly refuses every tool that is neither in Tools nor was passed
 	// to [Registry.Register].
@@ -138,118 +195,30 @@ func DefaultConfig() Config {
 	return Config{Breaker: DefaultBreakerConfig(), MaxTools: DefaultMaxTools}
 }
 
-// ConfigError is one value that a configuration must not have. What takes a
-// configuration reports all of them at once, joined by [errors.Join].
-type ConfigError struct {
-	Field   string // by its JSON name, such as `tools["search"].probe_timeout`
-	Value   string // as it was given
-	Allowed string // what would have been right
-}
-
-// Error names the field, the value and what would have been right.
-func (e *ConfigError) Error() string {
-	return fmt.Sprintf("toolhealth: config: %s is %s, must be %s", e.Field, e.Value, e.Allowed)
-}
-
-const (
-	maxDuration = machine.MaxDuration // what is longer is taken for a mistake
-	maxGrowth   = 1000
-	maxTools    = 1 << 24
-)
-
-// problems collects what is wrong with one configuration.
-type problems struct {
-	prefix string
-	errs   []error
-}
-
-func (p *problems) add(field, value, allowed string) {
-	p.errs = append(p.errs, &ConfigError{Field: p.prefix + field, Value: value, Allowed: allowed})
-}
-
-func (p *problems) duration(field string, d time.Duration) {
-	if d < 0 || d > maxDuration {
-		p.add(field, d.String(), "between 0s and "+maxDuration.String())
+func (c *Config) table() fields.Table {
+	return fields.Table{
+		fields.Object("breaker", c.Breaker.table()),
+		fields.Map("tools", &c.Tools, func() BreakerConfig { return c.Breaker }, (*BreakerConfig).table),
+		fields.CountUpTo("max_tools", &c.MaxTools, maxTools),
+		fields.Bool("registered_only", &c.RegisteredOnly),
 	}
-}
-
-func (p *problems) count(field string, n int) {
-	if n < 0 {
-		p.add(field, strconv.Itoa(n), "0 or more")
-	}
-}
-
-// fraction refuses what is not in 0..1; NaN fails every comparison.
-func (p *problems) fraction(field string, f float64) {
-	if !(f >= 0 && f <= 1) {
-		p.add(field, formatFloat(f), "between 0 and 1")
-	}
-}
-
-// factor refuses what is neither 0 nor in 1..maxGrowth.
-func (p *problems) factor(field string, f float64) {
-	if f != 0 && !(f >= 1 && f <= maxGrowth) {
-		p.add(field, formatFloat(f), fmt.Sprintf("0, or between 1 and %d", maxGrowth))
-	}
-}
-
-func formatFloat(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
-
-func (c BreakerConfig) check(p *problems) {
-	p.count("failure_threshold", c.FailureThreshold)
-	p.duration("recovery_duration", c.RecoveryDuration)
-	if c.RecoveryDuration == 0 && (c.FailureThreshold > 0 || c.FailureRate > 0) {
-		p.add("recovery_duration", "0s", "more than 0s unless failure_threshold and failure_rate are 0")
-	}
-	if c.MaxOpenDuration > 0 && c.RecoveryDuration > c.MaxOpenDuration {
-		p.add("recovery_duration", c.RecoveryDuration.String(),
-			"at most max_open_duration, which is "+c.MaxOpenDuration.String())
-	}
-	p.duration("probe_timeout", c.ProbeTimeout)
-	p.duration("max_open_duration", c.MaxOpenDuration)
-	if c.MaxStatedWait != Off {
-		p.duration("max_stated_wait", c.MaxStatedWait)
-	}
-	p.factor("recovery_growth", c.RecoveryGrowth)
-	p.fraction("recovery_jitter", c.RecoveryJitter)
-	p.count("probe_successes", c.ProbeSuccesses)
-	p.duration("slow_call_duration", c.SlowCallDuration)
-	p.duration("failure_window", c.FailureWindow)
-	p.fraction("failure_rate", c.FailureRate)
-	p.duration("failure_rate_window", c.FailureRateWindow)
-	p.count("failure_rate_min_calls", c.FailureRateMinCalls)
-	p.count("max_in_flight", c.MaxInFlight)
 }
 
 // Validate returns nil, or every problem at once as joined [ConfigError]s.
-func (c BreakerConfig) Validate() error {
-	var p problems
-	c.check(&p)
-	return errors.Join(p.errs...)
-}
+func (c Config) Validate() error { return configError(c.table().Check()) }
 
-// checkTools checks the overrides of single tools, and leaves no prefix.
-func checkTools[T interface{ check(*problems) }](p *problems, tools map[string]T) {
-	for _, tool := range slices.Sorted(maps.Keys(tools)) {
-		p.prefix = fmt.Sprintf("tools[%.80q].", tool)
-		tools[tool].check(p)
-		if tool == "" {
-			p.prefix = ""
-			p.add("tools", `the key ""`, "a name that is not empty")
-		}
-	}
-	p.prefix = ""
-}
+// MarshalJSON writes every field; see [Config].
+func (c Config) MarshalJSON() ([]byte, error) { return writeJSON(c.table()) }
 
-// Validate returns nil, or every problem at once as joined [ConfigError]s.
-func (c Config) Validate() error {
-	p := problems{prefix: "breaker."}
-	c.Breaker.check(&p)
-	checkTools(&p, c.Tools)
-	if c.MaxTools < 0 || c.MaxTools > maxTools {
-		p.add("max_tools", strconv.Itoa(c.MaxTools), fmt.Sprintf("between 0 and %d", maxTools))
+// UnmarshalJSON reads what MarshalJSON writes; see [Config]. Every problem is
+// reported at once, as joined [ConfigError]s; then the receiver is as it was. It
+// does not validate: [NewRegistryWithConfig] and [Registry.SetConfig] do.
+func (c *Config) UnmarshalJSON(data []byte) error {
+	start := *c
+	if c.Tools == nil && c.MaxTools == 0 && !c.RegisteredOnly && c.Breaker == (BreakerConfig{}) {
+		start = DefaultConfig()
 	}
-	return errors.Join(p.errs...)
+	return readJSON(c, start, data, (*Config).table)
 }
 
 // clone returns c with a map of its own and the bound filled in.
@@ -264,266 +233,88 @@ func (c Config) clone() Config {
 // newParams returns a valid configuration as the machine uses it.
 func newParams(c BreakerConfig) *machine.Params { return machine.NewParams(machine.Config(c)) }
 
-// jsonField is one key of a configuration in JSON: its name, a pointer to the
-// value, and what the value must be. A list of them serves both directions.
-type jsonField struct {
-	name  string
-	value any
-	must  string
-}
-
-const (
-	mustCount    = "a whole number"
-	mustNumber   = "a number"
-	mustBool     = "true or false"
-	mustDuration = `a duration such as "30s"`
-	mustObject   = "an object"
-)
-
-func duration(name string, d *time.Duration) jsonField {
-	return jsonField{name, (*jsonDuration)(d), mustDuration}
-}
-
-func (c *BreakerConfig) fields() []jsonField {
-	return []jsonField{
-		{"failure_threshold", &c.FailureThreshold, mustCount},
-		duration("recovery_duration", &c.RecoveryDuration),
-		duration("probe_timeout", &c.ProbeTimeout),
-		duration("max_open_duration", &c.MaxOpenDuration),
-		duration("max_stated_wait", &c.MaxStatedWait),
-		{"recovery_growth", &c.RecoveryGrowth, mustNumber},
-		{"recovery_jitter", &c.RecoveryJitter, mustNumber},
-		{"probe_successes", &c.ProbeSuccesses, mustCount},
-		duration("slow_call_duration", &c.SlowCallDuration),
-		duration("failure_window", &c.FailureWindow),
-		{"failure_rate", &c.FailureRate, mustNumber},
-		duration("failure_rate_window", &c.FailureRateWindow),
-		{"failure_rate_min_calls", &c.FailureRateMinCalls, mustCount},
-		{"max_in_flight", &c.MaxInFlight, mustCount},
-		{"observe_only", &c.ObserveOnly, mustBool},
-	}
-}
-
-// encodeFields writes an object with the fields in their order.
-func encodeFields(fields []jsonField) ([]byte, error) {
-	b := []byte{'{'}
-	for i, f := range fields {
-		value, err := json.Marshal(f.value)
-		if err != nil {
-			return nil, fmt.Errorf("toolhealth: config: %s: %w", f.name, err)
-		}
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(strconv.AppendQuote(b, f.name), ':')
-		b = append(b, value...)
-	}
-	return append(b, '}'), nil
-}
-
-// decodeFields reads an object into the fields. An unknown key and a value of the
-// wrong type are problems; an absent key leaves its field as it was.
-func decodeFields(p *problems, data []byte, fields []jsonField) {
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(data, &object); err != nil { // null is as good as absent
-		what := cmp.Or(strings.TrimSuffix(p.prefix, "."), "the configuration")
-		p.errs = append(p.errs, &ConfigError{what, snippet(data), mustObject})
-		return
-	}
-	for _, key := range slices.Sorted(maps.Keys(object)) {
-		i := slices.IndexFunc(fields, func(f jsonField) bool { return f.name == key })
-		if i < 0 {
-			p.add(strings.Trim(fmt.Sprintf("%.80q", key), `"`), "unknown", "one of "+fieldNames(fields))
-			continue
-		}
-		if read, ok := fields[i].value.(func(json.RawMessage)); ok {
-			read(object[key])
-		} else if err := json.Unmarshal(object[key], fields[i].value); err != nil {
-			p.add(key, snippet(object[key]), fields[i].must)
-		}
-	}
-}
-
-func fieldNames(fields []jsonField) string {
-	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = f.name
-	}
-	return strings.Join(names, ", ")
-}
-
-// snippet is the beginning of some JSON, for an error.
-func snippet(data []byte) string { return fmt.Sprintf("%.80s", bytes.TrimSpace(data)) }
-
-// nested returns a field of a whole configuration that is an object itself. Its
-// problems have its name.
-func nested(p *problems, name string, fields []jsonField) jsonField {
-	return jsonField{name, func(data json.RawMessage) {
-		p.prefix = name + "."
-		decodeFields(p, data, fields)
-		p.prefix = ""
-	}, mustObject}
-}
-
-// overrides returns a field that is an object of overrides by name of tool; each
-// starts from base, which has to be read before.
-func overrides[T any](p *problems, name string, into *map[string]T, base *T, fields func(*T) []jsonField) jsonField {
-	return jsonField{name, func(data json.RawMessage) {
-		var byTool map[string]json.RawMessage
-		if err := json.Unmarshal(data, &byTool); err != nil {
-			p.add(name, snippet(data), mustObject)
-			return
-		}
-		if byTool != nil {
-			*into = make(map[string]T, len(byTool))
-		}
-		for _, tool := range slices.Sorted(maps.Keys(byTool)) {
-			own := *base
-			p.prefix = fmt.Sprintf("%s[%.80q].", name, tool)
-			decodeFields(p, byTool[tool], fields(&own))
-			(*into)[tool] = own
-		}
-		p.prefix = ""
-	}, mustObject}
-}
-
-// MarshalJSON writes every field, durations as texts.
-func (c BreakerConfig) MarshalJSON() ([]byte, error) { return encodeFields(c.fields()) }
-
-// UnmarshalJSON reads what MarshalJSON writes; see [BreakerConfig]. Every problem
-// is reported at once, as joined [ConfigError]s; then the receiver is as it was.
-func (c *BreakerConfig) UnmarshalJSON(data []byte) error {
-	return readObject(c, data, (*BreakerConfig).fields)
-}
-
-// readObject decodes data into c, or leaves c as it was.
-func readObject[T any](c *T, data []byte, fields func(*T) []jsonField) error {
-	var p problems
-	next := *c
-	if decodeFields(&p, data, fields(&next)); len(p.errs) == 0 {
-		*c = next
-	}
-	return errors.Join(p.errs...)
-}
-
-// MarshalJSON writes every field; see [Config].
-func (c Config) MarshalJSON() ([]byte, error) {
-	fields := []jsonField{{"breaker", c.Breaker, ""}}
-	if len(c.Tools) > 0 {
-		fields = append(fields, jsonField{"tools", c.Tools, ""})
-	}
-	return encodeFields(append(fields,
-		jsonField{"max_tools", c.MaxTools, ""}, jsonField{"registered_only", c.RegisteredOnly, ""}))
-}
-
-// UnmarshalJSON reads what MarshalJSON writes; see [Config]. Every problem is
-// reported at once, as joined [ConfigError]s; then the receiver is as it was. It
-// does not validate: [NewRegistryWithConfig] and [Registry.SetConfig] do.
-func (c *Config) UnmarshalJSON(data []byte) error {
-	var p problems
-	next := *c
-	if next.Tools == nil && next.MaxTools == 0 && !next.RegisteredOnly && next.Breaker == (BreakerConfig{}) {
-		next = DefaultConfig()
-	}
-	decodeFields(&p, data, []jsonField{ // by name: "breaker" is read before "tools"
-		nested(&p, "breaker", next.Breaker.fields()),
-		overrides(&p, "tools", &next.Tools, &next.Breaker, (*BreakerConfig).fields),
-		{"max_tools", &next.MaxTools, mustCount},
-		{"registered_only", &next.RegisteredOnly, mustBool},
-	})
-	if len(p.errs) == 0 {
-		*c = next
-	}
-	return errors.Join(p.errs...)
-}
-
-// jsonDuration is a duration that JSON writes as "1m30s".
-type jsonDuration time.Duration
-
-func (d jsonDuration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-func (d *jsonDuration) UnmarshalText(text []byte) error {
-	v, err := time.ParseDuration(string(text))
-	if err != nil {
-		return err
-	}
-	*d = jsonDuration(v)
-	return nil
-}
-
-// DefaultDeadlineFloor is how long a call must have run for the caller's deadline
-// to be the tool's fault, where nothing else is configured.
-const DefaultDeadlineFloor = time.Second
-
 // Policy says how calls of a tool are made and repeated. A zero field switches
 // its rule off; the zero Policy makes each call once. Start from
 // [DefaultGuardConfig].
 type Policy struct {
-	// MaxAttempts is how often the tool is run at most in one call, the first
-	// time included. 0 and 1: no retry.
+	// MaxAttempts is the number of times that one call runs the tool at most, the
+	// first time included. Zero and 1 mean no retry.
 	MaxAttempts int
-	// Timeout cancels the context of an attempt that takes longer. 0: no limit
-	// but the caller's. It is also the least lease of a probe.
+	// Timeout is the time after which the context of an attempt is canceled. Zero
+	// means no limit but the caller's. It is also the least lease of a probe.
 	Timeout time.Duration
-	// BackoffBase is the wait before the second attempt, each later one is
-	// BackoffFactor times as long, up to BackoffMax (0: no limit).
-	BackoffBase   time.Duration
-	BackoffMax    time.Duration
-	BackoffFactor float64 // 0 and 1: all waits are BackoffBase
-	// Jitter, 0 to 1: a back-off d becomes a random one in [d*(1-Jitter), d]. A
+	// BackoffBase is the wait before the second attempt; each later wait is
+	// BackoffFactor times as long, up to BackoffMax.
+	BackoffBase time.Duration
+	// BackoffMax is the longest back-off. Zero means no limit.
+	BackoffMax time.Duration
+	// BackoffFactor is the growth of the back-off. With zero and 1, all waits are
+	// BackoffBase; values between them are errors.
+	BackoffFactor float64
+	// Jitter, 0 to 1, makes of a back-off d a random one in [d*(1-Jitter), d]. A
 	// wait that the tool stated is never shortened.
 	Jitter float64
-	// MaxWait: what would have to wait longer than this stops instead. 0: no limit.
+	// MaxWait is the longest wait between attempts: a call that would have to wait
+	// longer stops instead. Zero means no limit.
 	MaxWait time.Duration
 	// RetryBudget is the size of the tool's token bucket. A retry costs a token, a
 	// success gives a tenth back; without a token there is no retry. The bucket
-	// belongs to the tool in its registry and starts full. 0: no budget.
+	// belongs to the tool in its registry and starts full. Zero means no budget.
+	//
+	// When a tool fails for every caller, the budget keeps retries from doubling
+	// its load.
 	RetryBudget int
-	// SideEffects: the tool changes something, so that doing it twice is worse
-	// than not knowing. A failed attempt is repeated, or handed to a substitute,
-	// only if it surely never reached the tool.
+	// RetryRefill is how long it takes until the budget gets one token back by itself.
+	// Zero means never.
+	RetryRefill time.Duration
+	// SideEffects says that the tool changes something, so that doing it twice is
+	// worse than not knowing. A failed attempt is repeated, or handed to a
+	// substitute, only if it surely never reached the tool: every branch of its error
+	// has to say so. An error that comes from a guarded call further in, or after the
+	// caller's ctx is done, does not say so.
+	//
+	// Set it for tools that send, pay or delete. An idempotency key makes a
+	// repetition safe: make it outside the tool function, so that all attempts of
+	// one call use the same one, and leave SideEffects off.
 	SideEffects bool
-	// Detach: the guard stops waiting when the attempt's context is done, although
+	// Detach ends the guard's wait when the attempt's context is done, although
 	// the tool function has not returned. The function then runs on, on a
 	// goroutine of its own; its late result is dropped.
+	//
+	// It may still act. Each such attempt counts in GuardCounts.Abandoned until it
+	// returns. Use it for functions that you cannot change.
 	Detach bool
 }
 
-func (c Policy) check(p *problems) {
-	p.count("max_attempts", c.MaxAttempts)
-	p.duration("timeout", c.Timeout)
-	p.duration("backoff_base", c.BackoffBase)
-	p.duration("backoff_max", c.BackoffMax)
-	p.factor("backoff_factor", c.BackoffFactor)
-	p.fraction("jitter", c.Jitter)
-	p.duration("max_wait", c.MaxWait)
-	p.count("retry_budget", c.RetryBudget)
-}
-
-func (c *Policy) fields() []jsonField {
-	return []jsonField{
-		{"max_attempts", &c.MaxAttempts, mustCount},
-		duration("timeout", &c.Timeout),
-		duration("backoff_base", &c.BackoffBase),
-		duration("backoff_max", &c.BackoffMax),
-		{"backoff_factor", &c.BackoffFactor, mustNumber},
-		{"jitter", &c.Jitter, mustNumber},
-		duration("max_wait", &c.MaxWait),
-		{"retry_budget", &c.RetryBudget, mustCount},
-		{"side_effects", &c.SideEffects, mustBool},
-		{"detach", &c.Detach, mustBool},
+func (c *Policy) table() fields.Table {
+	return fields.Table{
+		fields.Count("max_attempts", &c.MaxAttempts),
+		fields.Duration("timeout", &c.Timeout, maxDuration),
+		fields.Duration("backoff_base", &c.BackoffBase, maxDuration),
+		fields.Duration("backoff_max", &c.BackoffMax, maxDuration),
+		fields.Factor("backoff_factor", &c.BackoffFactor, maxGrowth),
+		fields.Fraction("jitter", &c.Jitter),
+		fields.Duration("max_wait", &c.MaxWait, maxDuration),
+		fields.Count("retry_budget", &c.RetryBudget),
+		fields.Duration("retry_refill", &c.RetryRefill, maxDuration),
+		fields.Bool("side_effects", &c.SideEffects),
+		fields.Bool("detach", &c.Detach),
 	}
 }
 
-// MarshalJSON writes every field, durations as texts.
-func (c Policy) MarshalJSON() ([]byte, error) { return encodeFields(c.fields()) }
+// MarshalJSON writes every field.
+func (c Policy) MarshalJSON() ([]byte, error) { return writeJSON(c.table()) }
 
-// UnmarshalJSON reads what MarshalJSON writes. An absent key leaves its field as
-// it was, an unknown one is an error. Every problem is reported at once, as joined
-// [ConfigError]s; then the receiver is as it was.
+// UnmarshalJSON reads what MarshalJSON writes, by the rules of [BreakerConfig].
+// Every problem is reported at once, as joined [ConfigError]s; then the receiver is
+// as it was. It does not validate: [NewGuard] does.
 func (c *Policy) UnmarshalJSON(data []byte) error {
-	return readObject(c, data, (*Policy).fields)
+	return readJSON(c, *c, data, (*Policy).table)
 }
+
+// DefaultDeadlineFloor is the time that a call must have run for the caller's
+// deadline to be the tool's fault, where no other is configured.
+const DefaultDeadlineFloor = time.Second
 
 // GuardConfig configures a [Guard]. The zero GuardConfig is valid: every call is
 // made once and without a time limit. Start from [DefaultGuardConfig].
@@ -538,9 +329,10 @@ type GuardConfig struct {
 	Default Policy
 	// Tools are the policies of single tools, by name. They are copied.
 	Tools map[string]Policy
-	// DeadlineFloor: a call that ends because the caller's deadline has passed is
-	// a timeout of the tool only if the attempt had run for at least this long;
-	// else it is neutral. 0: it always is a timeout. It replaces the Gate's.
+	// DeadlineFloor is the time that an attempt must have run for a call that ends
+	// because the caller's deadline has passed to be a timeout of the tool; a
+	// shorter one is neutral. Zero means that it always is a timeout; a negative
+	// one is an error. It replaces the Gate's.
 	DeadlineFloor time.Duration
 	// Observe, if set, hears of each attempt and of each finished call, on the
 	// goroutine of the call and with the caller's ctx; not of one that rides on an
@@ -548,8 +340,9 @@ type GuardConfig struct {
 	Observe func(ctx context.Context, e Event)
 }
 
-// DefaultGuardConfig returns the defaults: two attempts, a back-off from 100ms to
-// 5s with full jitter, no waits over 30s, a budget of 10 retries.
+// DefaultGuardConfig returns the defaults: MaxAttempts 2, back-offs of 100ms x 2 up
+// to 5s with full jitter, MaxWait 30s, RetryBudget 10, RetryRefill 10s, DeadlineFloor 1s. Timeout,
+// SideEffects and Detach are off.
 func DefaultGuardConfig() GuardConfig {
 	return GuardConfig{
 		Default: Policy{
@@ -560,63 +353,90 @@ func DefaultGuardConfig() GuardConfig {
 			Jitter:        1,
 			MaxWait:       30 * time.Second,
 			RetryBudget:   10,
+			RetryRefill:   10 * time.Second,
 		},
 		DeadlineFloor: DefaultDeadlineFloor,
 	}
 }
 
-// Validate returns nil, or every problem at once as joined [ConfigError]s.
-func (c GuardConfig) Validate() error {
-	p := problems{prefix: "default."}
-	c.Default.check(&p)
-	checkTools(&p, c.Tools)
-	p.duration("deadline_floor", c.DeadlineFloor)
-	return errors.Join(p.errs...)
+func (c *GuardConfig) table() fields.Table {
+	return fields.Table{
+		fields.Object("default", c.Default.table()),
+		fields.Map("tools", &c.Tools, func() Policy { return c.Default }, (*Policy).table),
+		fields.Duration("deadline_floor", &c.DeadlineFloor, maxDuration),
+	}
 }
 
+// Validate returns nil, or every problem at once as joined [ConfigError]s.
+func (c GuardConfig) Validate() error { return configError(c.table().Check()) }
+
 // MarshalJSON writes every field but Observe.
-func (c GuardConfig) MarshalJSON() ([]byte, error) {
-	fields := []jsonField{{"default", c.Default, ""}}
-	if len(c.Tools) > 0 {
-		fields = append(fields, jsonField{"tools", c.Tools, ""})
-	}
-	return encodeFields(append(fields, duration("deadline_floor", &c.DeadlineFloor)))
-}
+func (c GuardConfig) MarshalJSON() ([]byte, error) { return writeJSON(c.table()) }
 
 // UnmarshalJSON reads what MarshalJSON writes; see [GuardConfig]. Every problem is
 // reported at once, as joined [ConfigError]s; then the receiver is as it was. It
 // does not validate: [NewGuard] does.
 func (c *GuardConfig) UnmarshalJSON(data []byte) error {
-	var p problems
-	next := *c
-	if next.Tools == nil && next.DeadlineFloor == 0 && next.Default == (Policy{}) {
-		next = DefaultGuardConfig()
-		next.Observe = c.Observe
+	start := *c
+	if c.Tools == nil && c.DeadlineFloor == 0 && c.Default == (Policy{}) {
+		start = DefaultGuardConfig()
+		start.Observe = c.Observe
 	}
-	decodeFields(&p, data, []jsonField{ // by name: "default" is read before "tools"
-		nested(&p, "default", next.Default.fields()),
-		overrides(&p, "tools", &next.Tools, &next.Default, (*Policy).fields),
-		duration("deadline_floor", &next.DeadlineFloor),
-	})
-	if len(p.errs) == 0 {
-		*c = next
-	}
-	return errors.Join(p.errs...)
+	return readJSON(c, start, data, (*GuardConfig).table)
 }
 
-// Event is what an observer of a Guard hears.
+// Event is what GuardConfig.Observe hears: one attempt or one call has ended.
 type Event struct {
-	Tool    string // asked for
-	Served  string // that ran; for a finished call, that answered or failed last
-	Final   bool   // false: an attempt has ended. true: the call has ended
+	Tool    string // name of the tool that the call asked for
+	Served  string // name of the tool that ran; for a finished call, the last one
+	Final   bool   // whether the call has ended; if not, an attempt has
 	Attempt int    // number of this attempt; for a finished call, of all attempts
 	Verdict Verdict
 	// Reason is StopNone after a success, RetryAllowed after an attempt that will
 	// be followed by another of the same tool, else why this tool or call ended.
 	Reason StopReason
-	Took   time.Duration // of the attempt, or of the whole call with its waits
-	Wait   time.Duration // before the next attempt; for a finished call, as in ToolError
+	Took   time.Duration // time of the attempt, or of the whole call with its waits
+	Wait   time.Duration // wait before the next attempt; for a finished call, as in ToolError
 	// Err is what the tool function returned, for logs and traces, or the
 	// *ToolError of a finished call; nil after a success.
 	Err error
+}
+
+// ConfigError is one value that a configuration must not have. Each function that
+// takes a configuration reports all of them at once, joined by [errors.Join].
+type ConfigError struct {
+	Field   string // path of JSON names, such as `tools["search"].probe_timeout`
+	Value   string // the value, as it was given
+	Allowed string // what would have been right
+}
+
+// Error names the field, the value and what would have been right.
+func (e *ConfigError) Error() string {
+	return fmt.Sprintf("toolhealth: config: %s is %s, must be %s", e.Field, e.Value, e.Allowed)
+}
+
+// configError returns the problems as joined ConfigErrors, nil if there are none.
+func configError(problems fields.Problems) error {
+	errs := make([]error, len(problems))
+	for i := range problems {
+		errs[i] = (*ConfigError)(&problems[i])
+	}
+	return errors.Join(errs...)
+}
+
+// readJSON sets c to start with what data says, or leaves c as it is after an error.
+func readJSON[T any](c *T, start T, data []byte, table func(*T) fields.Table) error {
+	err := configError(table(&start).Read(data))
+	if err == nil {
+		*c = start
+	}
+	return err
+}
+
+func writeJSON(t fields.Table) ([]byte, error) {
+	data, err := t.JSON()
+	if err != nil {
+		return nil, fmt.Errorf("toolhealth: config: %w", err)
+	}
+	return data, nil
 }

@@ -29,7 +29,7 @@ func configProblems(t *testing.T, err error) []ConfigError {
 	return all
 }
 
-func TestTheDefaultsAreThese(t *testing.T) {
+func TestConfig_Defaults(t *testing.T) {
 	assert.Equal(t, BreakerConfig{
 		FailureThreshold: 3, RecoveryDuration: 30 * time.Second, ProbeTimeout: 30 * time.Second,
 		MaxOpenDuration: 10 * time.Minute, RecoveryGrowth: 1, RecoveryJitter: 0, ProbeSuccesses: 1,
@@ -43,7 +43,7 @@ func TestTheDefaultsAreThese(t *testing.T) {
 	assert.NoError(t, BreakerConfig{}.Validate())
 }
 
-func TestEveryFieldOfABreakerConfigIsChecked(t *testing.T) {
+func TestBreakerConfig_ValidateChecksEveryField(t *testing.T) {
 	const years = "between 0s and 87600h0m0s"
 	for _, c := range []struct {
 		field  string
@@ -70,7 +70,7 @@ func TestEveryFieldOfABreakerConfigIsChecked(t *testing.T) {
 		{"max_open_duration", func(c *BreakerConfig) { c.MaxOpenDuration = math.MaxInt64 }, "2562047h47m16.854775807s", years},
 		{"max_stated_wait", func(c *BreakerConfig) { c.MaxStatedWait = Off }, "", ""},
 		{"max_stated_wait", func(c *BreakerConfig) { c.MaxStatedWait = time.Hour }, "", ""},
-		{"max_stated_wait", func(c *BreakerConfig) { c.MaxStatedWait = -2 }, "-2ns", years},
+		{"max_stated_wait", func(c *BreakerConfig) { c.MaxStatedWait = -2 }, "-2ns", years + ", or -1ns for off"},
 		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = -2 }, "-2", "0, or between 1 and 1000"},
 		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = 0 }, "", ""},
 		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = 0.99 }, "0.99", "0, or between 1 and 1000"},
@@ -116,7 +116,20 @@ func TestEveryFieldOfABreakerConfigIsChecked(t *testing.T) {
 	}
 }
 
-func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
+func TestGuardConfig_DurationsOfTenYearsAreValid(t *testing.T) {
+	const most = 87600 * time.Hour
+	policy := Policy{Timeout: most, BackoffBase: most, BackoffMax: most, MaxWait: most}
+	assert.NoError(t, GuardConfig{Default: policy, DeadlineFloor: most}.Validate())
+	var got []string
+	policy = Policy{Timeout: most + 1, BackoffBase: most + 1, BackoffMax: most + 1, MaxWait: most + 1}
+	for _, p := range configProblems(t, GuardConfig{Default: policy, DeadlineFloor: most + 1}.Validate()) {
+		assert.Equal(t, "87600h0m0.000000001s", p.Value)
+		got = append(got, p.Field)
+	}
+	assert.Equal(t, []string{"default.timeout", "default.backoff_base", "default.backoff_max", "default.max_wait", "deadline_floor"}, got)
+}
+
+func TestConfig_ValidateReportsEveryProblem(t *testing.T) {
 	bad := BreakerConfig{
 		FailureThreshold: -1, RecoveryDuration: -1, ProbeTimeout: -1, MaxOpenDuration: -1, MaxStatedWait: -2, RecoveryGrowth: -1,
 		RecoveryJitter: -1, ProbeSuccesses: -1, SlowCallDuration: -1, FailureWindow: -1,
@@ -151,7 +164,7 @@ func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
 	assert.Equal(t, c.Validate(), NewRegistry().SetConfig(c))
 }
 
-func TestMaxToolsAndNamesOfToolsAreChecked(t *testing.T) {
+func TestConfig_ValidateChecksMaxToolsAndNames(t *testing.T) {
 	assert.NoError(t, Config{MaxTools: 1 << 24}.Validate())
 	assert.EqualError(t, Config{MaxTools: 1<<24 + 1}.Validate(),
 		"toolhealth: config: max_tools is 16777217, must be between 0 and 16777216")
@@ -164,7 +177,7 @@ func TestMaxToolsAndNamesOfToolsAreChecked(t *testing.T) {
 	assert.NotContains(t, err.Error(), "\x1b")
 }
 
-func TestAConfigIsCopiedOnTheWayInAndOut(t *testing.T) {
+func TestConfig_IsCopiedInAndOut(t *testing.T) {
 	own := DefaultBreakerConfig()
 	own.FailureThreshold = 1
 	c := Config{Breaker: DefaultBreakerConfig(), Tools: map[string]BreakerConfig{"a": own}}
@@ -178,7 +191,7 @@ func TestAConfigIsCopiedOnTheWayInAndOut(t *testing.T) {
 	assert.Len(t, r.Config().Tools, 1)
 }
 
-func TestAConfigGoesThroughJSONAndBack(t *testing.T) {
+func TestConfig_JSONRoundTrip(t *testing.T) {
 	c := Config{
 		Breaker: BreakerConfig{
 			FailureThreshold: 4, RecoveryDuration: 90 * time.Second, ProbeTimeout: 1500 * time.Millisecond,
@@ -207,7 +220,7 @@ func TestAConfigGoesThroughJSONAndBack(t *testing.T) {
 	assert.NotContains(t, string(text), "tools\":{", "no tools, no key")
 }
 
-func TestAnAbsentKeyKeepsWhatIsThere(t *testing.T) {
+func TestConfig_AbsentKeyKeepsValue(t *testing.T) {
 	var c Config
 	require.NoError(t, json.Unmarshal([]byte(`{}`), &c))
 	assert.Equal(t, DefaultConfig(), c, "a zero receiver starts from the defaults")
@@ -240,13 +253,13 @@ func TestAnAbsentKeyKeepsWhatIsThere(t *testing.T) {
 	assert.Equal(t, BreakerConfig{FailureThreshold: 1, FailureRateMinCalls: 4}, b)
 }
 
-func TestAnOverrideInheritsFromABreakerThatStandsAfterIt(t *testing.T) {
+func TestConfig_OverrideInheritsFromLaterBreaker(t *testing.T) {
 	var c Config
 	require.NoError(t, json.Unmarshal([]byte(`{"tools":{"a":{}},"breaker":{"failure_threshold":8}}`), &c))
 	assert.Equal(t, 8, c.Tools["a"].FailureThreshold)
 }
 
-func TestWrongJSONIsAnErrorAndChangesNothing(t *testing.T) {
+func TestConfig_InvalidJSONChangesNothing(t *testing.T) {
 	for text, says := range map[string]string{
 		`{"breaker":{"failure_treshold":1}}`:         "breaker.failure_treshold is unknown, must be one of failure_threshold, recovery_duration,",
 		`{"braker":{}}`:                              "toolhealth: config: braker is unknown, must be one of breaker, tools, max_tools, registered_only",
@@ -256,7 +269,8 @@ func TestWrongJSONIsAnErrorAndChangesNothing(t *testing.T) {
 		`{"breaker":{"probe_timeout":"30"}}`:         `breaker.probe_timeout is "30", must be a duration such as "30s"`,
 		`{"breaker":{"recovery_duration":"soon"}}`:   `recovery_duration is "soon", must be a duration such as "30s"`,
 		`{"registered_only":true,"max_tools":"ten"}`: `max_tools is "ten", must be a whole number`,
-		`[]`: `toolhealth: config: the configuration is [], must be an object`,
+		`[]`:                            `toolhealth: config: the configuration is [], must be an object`,
+		`{"max_tools":1,"max_tools":1}`: `toolhealth: config: max_tools is given twice, must be given once`,
 		`{"registered_only":true,"breaker":{"failure_rate":"high"}}`: `breaker.failure_rate is "high", must be a number`,
 	} {
 		c := Config{MaxTools: 5, Tools: map[string]BreakerConfig{"keep": {}}, Breaker: BreakerConfig{FailureRateMinCalls: 3}}
@@ -270,7 +284,7 @@ func TestWrongJSONIsAnErrorAndChangesNothing(t *testing.T) {
 	assert.Equal(t, BreakerConfig{FailureRateMinCalls: 3}, b)
 }
 
-func TestJSONIsNotValidatedUntilItIsUsed(t *testing.T) {
+func TestConfig_JSONIsValidatedWhenUsed(t *testing.T) {
 	var c Config
 	require.NoError(t, json.Unmarshal([]byte(`{"breaker":{"failure_threshold":-1}}`), &c))
 	_, err := NewRegistryWithConfig(c)
@@ -279,26 +293,28 @@ func TestJSONIsNotValidatedUntilItIsUsed(t *testing.T) {
 	assert.Equal(t, "breaker.failure_threshold", problem.Field)
 }
 
-func TestEveryProblemInJSONIsReportedAtOnce(t *testing.T) {
+func TestConfig_JSONReportsEveryProblem(t *testing.T) {
 	var c Config
 	err := json.Unmarshal([]byte(`{"max_tools":1.5,"registered_only":1,"breaker":[],"tools":{"a":{"x":1,"probe_timeout":2},"b":3}}`), &c)
 	assert.EqualError(t, err, `toolhealth: config: breaker is [], must be an object
-toolhealth: config: max_tools is 1.5, must be a whole number
-toolhealth: config: registered_only is 1, must be true or false
 toolhealth: config: tools["a"].probe_timeout is 2, must be a duration such as "30s"
 toolhealth: config: tools["a"].x is unknown, must be one of failure_threshold, recovery_duration, probe_timeout, max_open_duration, max_stated_wait, recovery_growth, recovery_jitter, probe_successes, slow_call_duration, failure_window, failure_rate, failure_rate_window, failure_rate_min_calls, max_in_flight, observe_only
-toolhealth: config: tools["b"] is 3, must be an object`)
+toolhealth: config: tools["b"] is 3, must be an object
+toolhealth: config: max_tools is 1.5, must be a whole number
+toolhealth: config: registered_only is 1, must be true or false`, "in the order of the fields")
 	assert.Equal(t, Config{}, c)
 	assert.EqualError(t, json.Unmarshal([]byte(`{"tools":{"a":{}},"zones":1}`), &c),
 		"toolhealth: config: zones is unknown, must be one of breaker, tools, max_tools, registered_only")
-	assert.EqualError(t, json.Unmarshal([]byte(`{"about":1,"max_tools":1.5}`), &c), `toolhealth: config: about is unknown, must be one of breaker, tools, max_tools, registered_only
-toolhealth: config: max_tools is 1.5, must be a whole number`, "what comes after an unknown key is read, too")
+	assert.EqualError(t, json.Unmarshal([]byte(`{"about":1,"max_tools":1.5}`), &c), `toolhealth: config: max_tools is 1.5, must be a whole number
+toolhealth: config: about is unknown, must be one of breaker, tools, max_tools, registered_only`, "what comes after an unknown key is read, too")
 	assert.EqualError(t, json.Unmarshal([]byte(`{"tools":[]}`), &c), "toolhealth: config: tools is [], must be an object")
 }
 
-func TestWhatJSONCannotSayIsAnErrorThatNamesTheField(t *testing.T) {
+func TestConfig_MarshalErrorNamesField(t *testing.T) {
 	_, err := json.Marshal(BreakerConfig{FailureRate: math.NaN()})
 	assert.ErrorContains(t, err, "toolhealth: config: failure_rate: ")
+	_, err = json.Marshal(Config{Tools: map[string]BreakerConfig{"a": {RecoveryGrowth: math.Inf(1)}}})
+	assert.ErrorContains(t, err, `toolhealth: config: tools["a"].recovery_growth: `)
 }
 
 func TestBreakerConfig_BoundOfOneNanosecondIsBound(t *testing.T) {

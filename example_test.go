@@ -204,12 +204,7 @@ func ExampleRegistry_HealthSummary() {
 	//       "state": "closed",
 	//       "available": true,
 	//       "probe_due": false,
-	//       "reason": "none",
-	//       "retry_after_seconds": 0,
 	//       "score": 0.64,
-	//       "ewma": 0.7,
-	//       "success_rate": 0.5,
-	//       "calls": 2,
 	//       "successes": 1,
 	//       "failures": 1,
 	//       "failures_by_kind": {
@@ -219,6 +214,7 @@ func ExampleRegistry_HealthSummary() {
 	//       "throttled": 0,
 	//       "neutral": 0,
 	//       "refused": 0,
+	//       "ewma": 0.7,
 	//       "consecutive_failures": 1,
 	//       "last_failure_kind": "unknown",
 	//       "refused_in_row": 0,
@@ -226,10 +222,14 @@ func ExampleRegistry_HealthSummary() {
 	//       "trips": 0,
 	//       "epoch": 1,
 	//       "since": "0001-01-01T00:00:00Z",
+	//       "in_flight": 0,
+	//       "reason": "none",
+	//       "retry_after_seconds": 0,
+	//       "calls": 2,
+	//       "success_rate": 0.5,
 	//       "average_seconds": 0.6,
 	//       "average_success_seconds": 0.2,
-	//       "max_seconds": 1,
-	//       "in_flight": 0
+	//       "max_seconds": 1
 	//     }
 	//   ]
 	// }
@@ -314,7 +314,7 @@ func ExampleRegistry_OnTransition() {
 	// search: half-open -> closed, probe_succeeded, streak 0
 }
 
-// errPending and quotaError are errors that only their owner understands.
+// errPending and quotaError are errors that the library cannot know.
 var errPending = errors.New("waiting for approval")
 
 type quotaError struct{ resets time.Duration }
@@ -352,8 +352,8 @@ func ExampleErrorRules() {
 	// tool temporarily unavailable: it asked to wait; retry after 90s
 }
 
-// The same error can be the fault of the model or of the tool. The code that knows
-// marks it.
+// The same error can be the fault of the model or of the tool. The code that knows the
+// fault marks the error.
 func ExampleWithVerdict() {
 	parse := func(arguments string) error {
 		var query struct{ Text string }
@@ -558,8 +558,8 @@ func ExampleToolError_MarshalJSON() {
 	// 404
 }
 
-// An engine with a loop of its own asks for the retry policy alone. Next records
-// the verdict, too.
+// An engine with its own loop uses the retry policy alone. Next records the verdict,
+// too.
 func ExampleGuard_Next() {
 	registry := toolhealth.NewRegistry()
 	config := toolhealth.DefaultGuardConfig()
@@ -572,7 +572,7 @@ func ExampleGuard_Next() {
 		return
 	}
 	for attempt := 1; registry.AllowRequest("search"); attempt++ {
-		v := toolhealth.ClassifyHTTPStatus(503, "") // the outcome of the engine's call
+		v := toolhealth.ClassifyHTTP(503, nil) // the outcome of the engine's call
 		d := guard.Next("search", attempt, v)
 		if d.Reason != toolhealth.RetryAllowed {
 			fmt.Println(attempt, d.Reason, d.Streak, d.Wait.Round(time.Second))
@@ -702,7 +702,7 @@ func newGuard(file []byte) (*toolhealth.Guard, error) {
 	return toolhealth.NewGuard(&toolhealth.Gate{Registry: registry, Router: router}, c.Guard)
 }
 
-// By name: for engines that carry nothing from before a call to after it.
+// By name: for engines that cannot carry a permit from before a call to after it.
 func Example_byName() {
 	registry := toolhealth.NewRegistry()
 	for range 4 {
@@ -791,8 +791,8 @@ func ExampleGuardConfig_tools() {
 
 // vendorError says what happened in a way that no library can guess.
 type vendorError struct {
-	HTTP int
-	Wait string
+	HTTP   int
+	Header http.Header
 }
 
 func (e *vendorError) Error() string { return fmt.Sprint("vendor: ", e.HTTP) }
@@ -802,7 +802,7 @@ func (e *vendorError) Error() string { return fmt.Sprint("vendor: ", e.HTTP) }
 func Example_sdkErrors() {
 	errNeedsApproval := errors.New("a person has to agree")
 	classify := toolhealth.ErrorRules{Own: []toolhealth.Rule{ // for Gate.Classify
-		toolhealth.For(func(e *vendorError) toolhealth.Verdict { return toolhealth.ClassifyHTTPStatus(e.HTTP, e.Wait) }),
+		toolhealth.For(func(e *vendorError) toolhealth.Verdict { return toolhealth.ClassifyHTTP(e.HTTP, e.Header) }),
 		toolhealth.Neutral(toolhealth.KindDenied, func(err error) bool { return errors.Is(err, errNeedsApproval) }),
 	}}.Classify
 
@@ -815,7 +815,7 @@ func Example_sdkErrors() {
 	show("anthropic", toolhealth.Classify(ctx, &anthropicError{StatusCode: 529}))
 	show("googleapi", toolhealth.Classify(ctx, fmt.Errorf("sheets: %w", &googleError{Code: 403})))
 	show("vendor, no rule", toolhealth.Classify(ctx, &vendorError{HTTP: 503}))
-	show("vendor, with it", classify(ctx, &vendorError{HTTP: 503, Wait: "7"}))
+	show("vendor, with it", classify(ctx, &vendorError{HTTP: 503, Header: http.Header{"Retry-After": {"7"}}}))
 	show("approval", classify(ctx, fmt.Errorf("pay: %w", errNeedsApproval)))
 	// Output:
 	// openai throttled rate_limited true 20s
@@ -850,8 +850,8 @@ type googleError struct {
 
 func (e *googleError) Error() string { return "google" }
 
-// A model that is still offered a tool which is out calls it again: leave it out
-// of the next request.
+// A model calls an unavailable tool again if it is still offered: leave the tool out of
+// the next request.
 func ExampleGate_Offer() {
 	router, err := toolhealth.NewHealthRouter(map[string][]string{"search": {"archive"}})
 	if err != nil {

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -33,7 +35,9 @@ import (
 // a guarded call, with the ctx that the tool function was given, does not retry; one
 // for the same tool is part of the outer call: it is neither admitted nor counted
 // again. If a tool with side effects further in may have acted, the outer call stops
-// with StopOutcomeUnknown, too.
+// with StopOutcomeUnknown, too. An attempt that has failed without that is given up: a
+// goroutine that it has left, with a ctx that is not canceled, gets StopCanceled when
+// it calls a tool with side effects, because the attempt may be repeated.
 //
 // A Guard may be used from any goroutine. It starts a goroutine only for Detach, and
 // a timer only for a Timeout and for a back-off. The zero Guard, and a nil one, makes
@@ -75,8 +79,8 @@ func (g *Guard) policy(tool string) *Policy {
 // with it is the last one that fn returned. Only an error that the Gate's Classify
 // calls a success is returned as it is, with its result.
 //
-// Call allocates once for a tool that is tracked, if fn succeeds at once, the policy
-// has no Timeout and there are no options.
+// Call allocates the ctx of the attempt, which is three times, for a tool that is
+// tracked, if fn succeeds at once, the policy has no Timeout and there are no options.
 func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx context.Context, tool string) (Out, error), options ...CallOption[Out]) (Out, error) {
 	var c call
 	c.begin(ctx, g, tool)
@@ -141,8 +145,10 @@ func runTool[Out any](f *callFrame, fn func(context.Context, string) (Out, error
 			err = &PanicError{Value: recover(), Stack: debug.Stack()}
 		}
 	}()
-	if out, err = fn(f, *f.Tool); err == nil && o != nil {
-		err = o.check(out)
+	if out, err = fn(f, *f.Attempt.Tool); err == nil && o != nil {
+		if err = o.check(out); err != nil {
+			err = &checkError{err}
+		}
 	}
 	returned = true
 	return out, err
@@ -161,43 +167,53 @@ type (
 	askedOf   = frame.Options[CallInfo]
 )
 
-// call is one guarded call: the attempts of the tool that was asked for, then
-// those of its substitutes. It lives on the stack of Call.
+// call is one guarded call: the attempts of the tool that was asked for, then those of
+// its substitutes. It lives on the stack of Call.
 type call struct {
+	turn
+
 	g          *Guard
 	registry   *Registry       // nil if nothing is kept
 	ctx        context.Context // the caller's
 	caller     *callFrame      // the nearest frame of ctx; nil if there is none
 	options    askedOf         // of caller
-	outer      *callFrame      // the attempt that ctx is inside of; nil if there is none
+	nested     bool            // ctx is that of an attempt that is running
 	requested  string          // the tool that was asked for
+	acts       bool            // requested has side effects, so whatever serves for it has
 	hasAdapter func(tool string) bool
 	broken     error // why the call options are wrong
 
-	// The tool that is being tried.
+	begun     int64
+	slot      *flight.Slot // of the call among the running ones; nil if requested is not tracked
+	stats     *guardStats  // of requested; nil if it is not tracked
+	attempts  int          // runs of all tools
+	answered  bool         // a tool has answered
+	replace   bool         // a substitute or a Partial handler may step in
+	postponed bool         // requested waits for another attempt while substitutes are tried
+	failures  []Candidate
+	canceled  error
+}
+
+// turn is what a call knows of the tool that it is trying.
+type turn struct {
 	tool       string
 	substitute bool // it is not the one that was asked for
 	policy     *Policy
 	riding     bool // the call is part of an outer one of the same tool: neither admitted nor counted
-	tries      int  // runs of tool
 	admission
 	counts  *guardStats // of tool; nil if it is not tracked
-	frame   *callFrame  // the ctx of the attempt
+	frame   *callFrame  // the ctx of the attempt; nil before the first
+	late    bool        // frame was done before the attempt ended
+	tries   int         // runs of tool
 	ended   int64       // when the last attempt ended
 	last    Verdict     // of the last attempt
 	lastErr error
+	checked bool          // lastErr is a check's
+	acting  bool          // the attempts further out know of the run
+	failed  bool          // a failed attempt may have reached the tool
 	repeat  bool          // the tool is tried again after wait
+	token   bool          // of its budget, for that
 	wait    time.Duration // before the next attempt
-
-	// The call as a whole.
-	begun    int64
-	slot     *flight.Slot // of the call among the running ones; nil if requested is not tracked
-	stats    *guardStats  // of requested; nil if it is not tracked
-	attempts int          // runs of all tools
-	answered bool         // a tool has answered
-	replace  bool         // a substitute or a Partial handler may step in
-	failures []Candidate
-	canceled error
 }
 
 func (c *call) begin(ctx context.Context, g *Guard, tool string) {
@@ -212,11 +228,12 @@ func (c *call) begin(ctx context.Context, g *Guard, tool string) {
 		c.registry = r
 	}
 	c.caller = frame.Of[CallInfo](ctx)
-	c.options, c.outer = c.caller.Ask(), c.caller.Attempt()
+	c.options, c.nested = c.caller.Ask(), c.caller.Nested()
 	if c.options.Info != nil {
 		*c.options.Info = CallInfo{}
 	}
 	c.tool, c.policy, c.begun = tool, g.policy(tool), c.now()
+	c.acts = c.policy.SideEffects
 }
 
 func (c *call) now() int64 {
@@ -240,52 +257,123 @@ func (c *call) run(try func() error) *ToolError {
 	return c.end()
 }
 
-// serve tries the tool that was asked for, then its substitutes in their order.
+// serve tries the tool that was asked for, then its substitutes, then, if it would have
+// had to wait for another attempt, that one again.
 func (c *call) serve(try func() error) {
-	c.turn(c.start(), try)
-	for _, tool := range c.g.gate.router().of(c.requested) {
-		if !c.replace || c.riding || c.options.NoFallback || c.ctx.Err() != nil {
+	c.take(c.start(), try)
+	if c.answered {
+		return
+	}
+	primary := c.turn
+	for _, tool := range c.g.gate.router().order(c.requested, c.registry) {
+		if !c.mayReplace() {
 			return
 		}
 		switch {
-		case c.outer.Inside(tool): // it is running already, further out
+		case c.caller.Inside(tool, c.registry): // it is running already, further out
 		case c.hasAdapter != nil && !c.hasAdapter(tool):
 			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: errNoAdapter}, true)
 		default:
-			c.tool, c.substitute, c.policy, c.tries = tool, true, c.g.policy(tool), 0
-			c.turn(c.admit(c.now()), try)
+			c.turn = turn{tool: tool, substitute: true, policy: c.g.policy(tool)}
+			c.take(c.admit(c.now()), try)
 		}
+	}
+	if c.postponed && c.mayReplace() {
+		c.turn = primary
+		c.resume(try)
 	}
 }
 
-// turn makes all attempts of one tool.
-func (c *call) turn(admitted bool, try func() error) {
+// mayReplace reports whether another candidate may serve.
+func (c *call) mayReplace() bool {
+	return c.replace && !c.riding && !c.options.NoFallback && c.ctx.Err() == nil
+}
+
+// take makes all attempts of one tool.
+func (c *call) take(admitted bool, try func() error) {
 	for admitted {
 		c.once(try)
-		if !c.repeat {
-			return
-		}
-		bucket := c.counts
-		admitted = c.pause() && c.admit(c.now()) // if a hook ends the goroutine, abort returns the token
-		if c.repeat = false; !admitted {
-			c.policy.returnToken(bucket)
-		}
+		admitted = c.repeat && c.again()
 	}
 }
 
-// once makes one attempt and reports how it went, also if the tool function ends
-// the goroutine.
-func (c *call) once(try func() error) {
-	cancel := c.enter()
-	err := errGoexit
-	defer func() {
-		if cancel != nil {
-			defer cancel()
+// again waits, and asks for another attempt.
+func (c *call) again() bool {
+	stats := c.counts
+	admitted := c.pause() && c.admit(c.now()) // if a hook ends the goroutine, abort returns the token
+	if c.repeat = false; !admitted {
+		c.returnToken(stats)
+	}
+	return admitted
+}
+
+// yield puts the primary's next attempt off until the substitutes have been tried, and
+// says why: the tool stated a wait of more than a second, or the attempt may not fit the
+// caller's time. Else it returns RetryAllowed and the wait before the attempt.
+func (c *call) yield() (StopReason, time.Duration) {
+	reason := RetryAllowed
+	if c.last.RetryAfter > time.Second {
+		reason = StopRateLimited
+	} else if left, bounded := c.left(); bounded && left-c.wait < time.Duration(c.ended-c.admission.start) {
+		reason = StopRetryExhausted
+	}
+	if reason == RetryAllowed || !c.substituteIsFree() {
+		return RetryAllowed, c.wait
+	}
+	c.returnToken(c.counts)
+	c.repeat, c.postponed = false, true
+	return reason, max(c.last.RetryAfter, 0)
+}
+
+// substituteIsFree reports whether a substitute may serve, and would be admitted now.
+func (c *call) substituteIsFree() bool {
+	if c.substitute || c.postponed || c.options.NoFallback || !c.replaceable(RetryAllowed) {
+		return false
+	}
+	for _, tool := range c.g.gate.router().of(c.requested) {
+		if (c.hasAdapter == nil || c.hasAdapter(tool)) && c.registry.Available(tool) && !c.caller.Inside(tool, c.registry) {
+			return true
 		}
-		c.done(err)
-	}()
+	}
+	return false
+}
+
+// resume makes the primary's postponed attempt, when its wait is over. It fits the
+// caller's time, as it did before.
+func (c *call) resume(try func() error) {
+	c.wait = max(c.wait-time.Duration(c.now()-c.ended), 0)
+	if c.token && !c.policy.takeToken(c.counts, c.now()) {
+		c.failures[0].Reason = StopRetryBudgetExhausted
+		return
+	}
+	c.repeat = true
+	c.take(c.again(), try)
+}
+
+// left returns the time until the caller's deadline, and false if there is none.
+func (c *call) left() (time.Duration, bool) {
+	deadline, bounded := c.ctx.Deadline()
+	return time.Until(deadline), bounded
+}
+
+// once makes one attempt and reports how it went, also if the tool function ends the
+// goroutine, or a method of the caller's ctx panics.
+func (c *call) once(try func() error) {
+	err := errGoexit
+	defer func() { c.done(err) }()
+	if c.sideEffects() {
+		if c.acting = c.caller.Act(); !c.acting {
+			err = errGivenUp
+			return
+		}
+	}
+	cancel := c.enter()
+	defer c.leave(cancel)
 	err = try()
 }
+
+// sideEffects reports whether a run of the tool may change something.
+func (c *call) sideEffects() bool { return c.acts || c.policy.SideEffects }
 
 // start admits the first attempt.
 func (c *call) start() bool {
@@ -297,7 +385,7 @@ func (c *call) start() bool {
 		c.cancel(err, nil)
 		return false
 	}
-	if c.outer.Inside(c.tool) {
+	if c.caller.Inside(c.tool, c.registry) {
 		c.riding, c.admission = true, admission{start: c.begun}
 		return true
 	}
@@ -316,7 +404,7 @@ func (c *call) admit(now int64) bool {
 		c.count(true)
 		return true
 	}
-	n, a := r.admit(c.tool, now, int64(c.policy.Timeout), true)
+	n, a := r.admit(c.tool, now, request{leaseFloor: int64(c.policy.Timeout), permit: true, noProbe: c.options.NoProbe})
 	c.admission, c.counts = admission{node: n, epoch: a.Epoch, start: r.startOf(&a, now), probe: a.Probe}, nil
 	if n != nil {
 		c.counts = n.Value.guardStats()
@@ -354,24 +442,31 @@ func (c *call) count(admitted bool) {
 	}
 }
 
-// enter makes the ctx of the attempt, and returns its cancel if the attempt has a
-// time limit.
+// enter makes the ctx of the attempt and returns what ends it.
 func (c *call) enter() context.CancelFunc {
-	ctx, cancel := c.ctx, context.CancelFunc(nil)
-	if c.policy.Timeout > 0 {
-		ctx, cancel = context.WithTimeout(ctx, c.policy.Timeout)
-	}
-	c.frame = &callFrame{Context: ctx}
+	c.late = false
+	var options *askedOf
 	if c.caller != nil {
-		c.frame.Options = c.caller.Options
+		options = c.caller.Options
 	}
+	var name *string
 	if c.node != nil {
-		c.frame.Tool = c.node.NameRef()
+		name = c.node.NameRef()
 	} else {
 		tool := c.tool
-		c.frame.Tool = &tool
+		name = &tool
 	}
+	var cancel context.CancelFunc
+	c.frame, cancel = frame.Enter(c.ctx, c.policy.Timeout, options, name, c.registry)
 	return cancel
+}
+
+// leave ends the ctx of the attempt. That comes before the attempt is judged, so that no
+// run of a tool with side effects begins inside of it unseen.
+func (c *call) leave(cancel context.CancelFunc) {
+	c.late = c.frame.Err() != nil
+	c.frame.Attempt.End()
+	cancel()
 }
 
 // done reports the end of an attempt and decides how to go on.
@@ -379,6 +474,10 @@ func (c *call) done(err error) {
 	c.ended = max(c.now(), c.admission.start)
 	c.attempts++
 	c.tries++
+	check, checked := err.(*checkError)
+	if c.checked = checked; checked {
+		err = check.error
+	}
 	c.last, c.lastErr = Verdict{}, err
 	// Hooks and observers come last, since they may end the goroutine.
 	if err != nil {
@@ -389,14 +488,21 @@ func (c *call) done(err error) {
 			c.admission.succeed(c.registry, c.ended)
 		}
 	}
+	if c.acting && c.last.NotSent {
+		c.acting = false
+		c.caller.Unact()
+	}
 	if c.answered {
 		c.observe(StopNone, 0)
 		return
 	}
 	reason, wait := c.judge()
+	c.failed = c.failed || c.last.Outcome == OutcomeFailure && !c.last.NotSent
 	if reason == RetryAllowed {
 		c.repeat, c.wait = true, wait
-	} else {
+		reason, wait = c.yield()
+	}
+	if !c.repeat {
 		c.fail(Candidate{Tool: c.tool, Reason: reason, Kind: c.last.Kind, RetryAfter: wait, Err: err}, c.replaceable(reason))
 	}
 	c.observe(reason, wait)
@@ -422,21 +528,44 @@ func (c *call) classify(err error) {
 			c.report(c.registry, c.last, c.ended)
 		}
 	}()
-	if c.frame.Err() != nil && c.ctx.Err() == nil {
+	if c.late && c.ctx.Err() == nil {
 		err = &attemptTimeoutError{err}
 	}
+	ctx := c.ctx
+	if c.frame != nil {
+		ctx = withNotes(ctx, &c.frame.Attempt.Notes)
+	}
 	took := time.Duration(c.ended - c.admission.start)
-	v := verdictAt(c.ctx, c.g.gate.Classify, err, took, c.g.config.DeadlineFloor)
+	v := verdictAt(ctx, c.g.gate.Classify, err, took, c.g.config.DeadlineFloor)
+	v.NotSent = v.NotSent && c.ctx.Err() == nil && c.speaksOfTool(err)
 	if c.node != nil {
 		v.RetryAfter = c.node.Value.bounded(v.RetryAfter)
 	}
 	c.last = v
 }
 
+// checkError is an error of CheckResult.
+type checkError struct{ error }
+
+// speaksOfTool reports whether err can say that the tool was not reached: the tool
+// function marked it, or it comes neither from a guarded call further in, which speaks
+// of another tool, nor from a check, which ran after the tool.
+func (c *call) speaksOfTool(err error) bool {
+	var buf [8]error
+	nodes, _ := errfacts.Tree(buf[:0], err)
+	if _, ok := nodes[0].(ToolVerdicter); ok {
+		return true
+	}
+	return !c.checked && !slices.ContainsFunc(nodes, func(node error) bool {
+		_, ok := node.(ours)
+		return ok
+	})
+}
+
 // judge says how to go on after a failed attempt, and what wait goes with it.
 func (c *call) judge() (StopReason, time.Duration) {
 	limit := c.policy.MaxAttempts
-	if c.outer != nil || c.substitute {
+	if c.nested || c.substitute {
 		limit = 1 // retries are the outermost call's; a substitute has one attempt
 	}
 	var open StopReason
@@ -444,13 +573,17 @@ func (c *call) judge() (StopReason, time.Duration) {
 	if c.node != nil {
 		open, wait = c.registry.openFor(c.tool, c.last.Outcome)
 	}
-	acts := c.policy.SideEffects || unknownInside(c.lastErr)
-	switch reason := stopReason(c.last, c.tries, limit, open, acts); reason {
+	// A conflict after an attempt that may have run is that attempt, still in progress.
+	pending := c.failed && c.last.Outcome == OutcomeRejected && c.last.Kind == KindConflict
+	switch reason := stopReason(c.last, c.tries, limit, open, c.unsafe(), pending); reason {
 	case StopCircuitOpen, StopIsolated:
 		return reason, wait
 	case RetryAllowed:
-		deadline, _ := c.ctx.Deadline()
-		return c.policy.nextWait(c.last, c.tries, deadline, c.counts)
+		reason, wait := c.plan()
+		if pending && reason != RetryAllowed {
+			reason = StopOutcomeUnknown
+		}
+		return reason, wait
 	case StopCanceled:
 		c.canceled = c.ctx.Err()
 		return reason, 0
@@ -458,12 +591,49 @@ func (c *call) judge() (StopReason, time.Duration) {
 		if c.last.Kind == KindTimeout {
 			c.canceled = c.ctx.Err() // if the time that was up is the caller's
 		}
+		if reason == StopNonRetryable && c.canceled != nil {
+			reason = StopTimeout
+		}
 		return reason, max(c.last.RetryAfter, 0)
 	}
 }
 
-// unknownInside reports whether err is that of a guarded call further in whose
-// tool may have acted: then this tool may have acted, too.
+// plan says how long to wait before the next attempt, or why there is none.
+func (c *call) plan() (StopReason, time.Duration) {
+	room := time.Duration(math.MaxInt64)
+	if left, bounded := c.left(); bounded {
+		room = left
+	}
+	reason, wait, costs := c.policy.nextWait(c.last, c.tries, room)
+	if reason != RetryAllowed {
+		return reason, wait
+	}
+	if c.token = costs && c.counts != nil; c.token && !c.policy.takeToken(c.counts, c.now()) {
+		c.token = false
+		return StopRetryBudgetExhausted, max(c.last.RetryAfter, 0)
+	}
+	return RetryAllowed, wait
+}
+
+// returnToken gives back the token of an attempt that is not made now.
+func (c *call) returnToken(stats *guardStats) {
+	if c.token {
+		stats.tokens.Return()
+	}
+}
+
+// unsafe reports whether the attempt may have changed something, itself or by a tool
+// further in. If not, a goroutine that it has left cannot do so later, either.
+func (c *call) unsafe() bool {
+	switch {
+	case c.sideEffects() && !c.last.NotSent, unknownInside(c.lastErr):
+		return true
+	}
+	return c.frame != nil && !c.frame.Attempt.GiveUp()
+}
+
+// unknownInside reports whether err is that of a guarded call further in whose tool may
+// have acted. The frames say so, too, unless the tool function lost its ctx.
 func unknownInside(err error) bool {
 	var buf [8]error
 	nodes, _ := errfacts.Tree(buf[:0], err)
@@ -480,12 +650,12 @@ func (c *call) replaceable(reason StopReason) bool {
 	switch {
 	case reason == StopCanceled, reason == StopOutcomeUnknown:
 		return false
-	case c.last.Outcome == OutcomeRejected && !c.substitute:
+	case c.last.Outcome == OutcomeRejected && !c.substitute && c.last.Kind != KindUnauthorized && c.last.Kind != KindGone:
 		return false // a substitute would reject the request, too
 	case c.last.Outcome == OutcomeNeutral && c.last.Kind == KindDenied:
 		return false
 	}
-	return !c.policy.SideEffects || c.last.NotSent
+	return !c.unsafe()
 }
 
 // pause waits before the next attempt; false if the caller has given up.
@@ -514,7 +684,11 @@ func (c *call) cancel(err, last error) {
 
 // fail notes that a candidate is out. replace says whether another may step in.
 func (c *call) fail(f Candidate, replace bool) {
-	c.failures = append(c.failures, f)
+	if f.Tool == c.requested && len(c.failures) > 0 { // the primary's next attempt was put off, and now it is out
+		c.failures[0] = f
+	} else {
+		c.failures = append(c.failures, f)
+	}
 	c.replace = replace
 }
 
@@ -544,7 +718,10 @@ func (c *call) end() *ToolError {
 	if info := c.options.Info; info != nil {
 		info.Requested, info.Attempts = c.requested, c.attempts
 		if e == nil {
-			info.Served = c.tool
+			info.Served, info.Skipped = c.tool, c.failures
+			if len(c.failures) > 0 && !c.substitute { // the primary served after all
+				info.Skipped = c.failures[1:]
+			}
 		} else {
 			info.Reason = e.Reason
 		}
@@ -558,7 +735,7 @@ func (c *call) end() *ToolError {
 // abort ends a call whose goroutine is ending, perhaps before anything was noted.
 func (c *call) abort() {
 	if c.repeat {
-		c.policy.returnToken(c.counts)
+		c.returnToken(c.counts)
 	}
 	if len(c.failures) == 0 { // end ignores it if a tool has answered
 		c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: c.last.Kind, Err: errGoexit}, false)
@@ -571,10 +748,11 @@ func (c *call) failure() *ToolError {
 	e := &ToolError{Tool: c.requested, Attempts: c.attempts, Candidates: c.failures, Canceled: c.canceled}
 	decisive := 0
 	for i, f := range c.failures {
-		if f.Reason == StopCanceled || f.Reason == StopOutcomeUnknown {
+		switch f.Reason {
+		case StopCanceled, StopTimeout, StopOutcomeUnknown:
 			decisive = i
 		}
-		known := f.RetryAfter > 0 && f.Reason != StopUnknownTool // that one says no more than a cooldown
+		known := hint(f.Reason, f.RetryAfter) > 0
 		if known && (e.RetryAfter == 0 || f.RetryAfter < e.RetryAfter) {
 			e.RetryAfter = f.RetryAfter
 		}
@@ -655,40 +833,48 @@ func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 	policy := g.policy(tool)
 	open, wait := r.openFor(tool, v.Outcome)
 	d.Wait = max(v.RetryAfter, 0)
-	d.Reason = stopReason(v, attempt, policy.MaxAttempts, open, policy.SideEffects)
+	d.Reason = stopReason(v, attempt, policy.MaxAttempts, open, policy.SideEffects && !v.NotSent, false)
 	switch d.Reason {
 	case StopCircuitOpen, StopIsolated:
 		d.Wait = wait
 	case RetryAllowed:
-		d.Reason, d.Wait = policy.nextWait(v, attempt, time.Time{}, stats)
+		var costs bool
+		d.Reason, d.Wait, costs = policy.nextWait(v, attempt, math.MaxInt64)
+		if costs && stats != nil && !policy.takeToken(stats, r.now()) {
+			d.Reason, d.Wait = StopRetryBudgetExhausted, max(v.RetryAfter, 0)
+		}
 	}
 	return d
 }
 
-// nextWait says how long to wait before the next attempt, and takes a token for
-// it, or says why there is none. The zero deadline means that there is none.
-func (c *Policy) nextWait(v Verdict, attempt int, deadline time.Time, stats *guardStats) (StopReason, time.Duration) {
-	d := retry.Delay(c.BackoffBase, c.BackoffMax, c.BackoffFactor, attempt)
-	d = retry.Jitter(d, c.Jitter, rand.Float64())
-	asked := v.RetryAfter > 0 && v.RetryAfter >= d
-	d = max(d, v.RetryAfter)
-	if (c.MaxWait > 0 && d > c.MaxWait) || (!deadline.IsZero() && time.Until(deadline) <= d) {
-		if asked {
-			return StopRateLimited, v.RetryAfter
+// nextWait says how long to wait before the next attempt, and whether that costs a
+// token, or why there is none. room is the time that the caller has left. The wait that
+// the tool stated, or the back-off without its jitter, has to fit; the jitter takes at
+// most half of the room after it. A wait as the tool stated it costs no token.
+func (c *Policy) nextWait(v Verdict, attempt int, room time.Duration) (reason StopReason, wait time.Duration, costs bool) {
+	stated := max(v.RetryAfter, 0)
+	backoff := retry.Delay(c.BackoffBase, c.BackoffMax, c.BackoffFactor, attempt)
+	wait, least := retry.Spread(stated, backoff, c.Jitter, rand.Float64())
+	if least >= room || c.MaxWait > 0 && least > c.MaxWait {
+		if stated > 0 && stated == least {
+			return StopRateLimited, stated, false
 		}
-		return StopRetryExhausted, max(v.RetryAfter, 0)
+		return StopRetryExhausted, stated, false
 	}
-	if c.RetryBudget > 0 && stats != nil && !stats.takeToken(c.RetryBudget) {
-		return StopRetryBudgetExhausted, max(v.RetryAfter, 0)
+	if c.MaxWait > 0 {
+		wait = min(wait, c.MaxWait)
 	}
-	return RetryAllowed, d
+	wait = min(wait, least+(room-least)/2)
+	return RetryAllowed, wait, c.RetryBudget > 0 && (stated == 0 || stated < least)
 }
 
-// returnToken gives back the token of a retry that is not made.
-func (c *Policy) returnToken(stats *guardStats) {
-	if stats != nil && c.RetryBudget > 0 {
-		stats.tokens.Return()
+// takeToken takes a token for a retry, or counts that there is none.
+func (c *Policy) takeToken(stats *guardStats, now int64) bool {
+	if stats.tokens.Take(c.RetryBudget, c.RetryRefill, now) {
+		return true
 	}
+	stats.exhausted.Add(1)
+	return false
 }
 
 // CallInfo says how one guarded call went. It is complete when the call has returned,
@@ -700,6 +886,7 @@ type CallInfo struct {
 	Waits     []time.Duration // waits between the attempts
 	Partial   bool            // whether the answer is the Partial handler's
 	Reason    StopReason      // StopNone after a success, a substitute's included
+	Skipped   []Candidate     // after a success, the candidates that did not serve, in order
 }
 
 // WithCallInfo returns a ctx for one guarded call, and the CallInfo that this call
@@ -718,13 +905,24 @@ func WithoutFallback(ctx context.Context) context.Context {
 	return &callFrame{Context: ctx, Options: &o}
 }
 
+// WithoutProbe returns a ctx for calls that must not be the probe of a tool, such as a
+// payment or a deletion: a tool that is not closed refuses them until another call has
+// closed it. It holds for a Guard and a Gate, and for calls inside the tool function.
+func WithoutProbe(ctx context.Context) context.Context {
+	o := frame.Of[CallInfo](ctx).Ask()
+	o.NoProbe = true
+	return &callFrame{Context: ctx, Options: &o}
+}
+
 // partialContext is the caller's ctx for a Partial handler: guarded calls there do
 // not write into this call's CallInfo.
 func (c *call) partialContext() context.Context {
 	if c.options.Info == nil {
 		return c.ctx
 	}
-	return &callFrame{Context: c.ctx, Options: &askedOf{NoFallback: c.options.NoFallback}}
+	o := c.options
+	o.Info = nil
+	return &callFrame{Context: c.ctx, Options: &o}
 }
 
 // CallOption changes one call.
@@ -740,6 +938,7 @@ type callOptions[Out any] struct {
 // CheckResult checks every result that came without an error. An error of check is
 // classified, counted and retried as if the tool function had returned it. Mark it
 // with [WithVerdict] to say what it means; else it is a failure that is not retried.
+// Without a mark it never means that the tool was not reached.
 // The result reaches the caller as it is, beside the *ToolError. A nil check checks
 // nothing. An MCP tool that reports its failure inside a result is the usual case.
 func CheckResult[Out any](check func(Out) error) CallOption[Out] {
@@ -874,7 +1073,7 @@ type Candidate struct {
 type ToolError struct {
 	Tool string // the tool that was asked for
 	// Reason is why the call ended: the primary's reason, unless a substitute may have
-	// acted or the caller gave up.
+	// acted, or the caller gave up or ran out of time.
 	Reason     StopReason
 	Kind       Kind          // kind of the last failure; KindRefused if no tool ran
 	Attempts   int           // runs of tool functions in all
@@ -910,10 +1109,21 @@ func (e *ToolError) Details() string {
 	for _, c := range e.Candidates {
 		text += fmt.Sprintf("; %q: %v", c.Tool, c.Reason)
 		if c.Err != nil {
-			text += ": " + c.Err.Error()
+			text += fmt.Sprintf(": %q", errText(c.Err))
 		}
 	}
 	return text
+}
+
+// errText returns the text of an error whose method may panic, as that of a nil pointer
+// does.
+func errText(err error) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("a %T without a text", err)
+		}
+	}()
+	return err.Error()
 }
 
 // Is reports whether the target is the sentinel of the error's reason.
@@ -952,5 +1162,7 @@ func (e *ToolError) MarshalJSON() ([]byte, error) {
 var (
 	errGoexit = WithVerdict(errors.New("tool function ended its goroutine"),
 		Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched})
+	errGivenUp = WithVerdict(errors.New("the attempt around this call was given up"),
+		Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled})
 	errNoAdapter = errors.New("no function was given for this substitute")
 )

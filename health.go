@@ -54,46 +54,53 @@ func statusOf(score float64, state State) HealthStatus {
 // the words that the gate reads: Available, Reason and RetryAfter are what
 // AllowRequest would have answered at that moment.
 //
-// In JSON, durations are numbers of seconds. A name that is not valid UTF-8 is
-// written with U+FFFD in the place of what is wrong.
+// The counters are of all time and of attempts; Guard counts calls, each for the
+// tool that was asked for.
+//
+// In JSON, durations are numbers of seconds; "reason" is [StopReason.Detail],
+// "calls" and "success_rate" are the results of TotalCalls and SuccessRate, and
+// "guard" is left out for tools that are not called through a Guard. A name that is
+// not valid UTF-8 is written with U+FFFD in the place of what is wrong.
 type ToolHealth struct {
-	Tool       string
-	Status     HealthStatus
-	State      State         // an expired lease is open
-	Available  bool          // a call would be admitted now
-	ProbeDue   bool          // that call would be the probe
-	Reason     StopReason    // why a call would be refused; StopNone if it would not
-	RetryAfter time.Duration // 0 exactly if Available
+	Tool       string        `json:"tool"`
+	Status     HealthStatus  `json:"status"`
+	State      State         `json:"state"`               // an expired lease is open
+	Available  bool          `json:"available"`           // whether a call would be admitted now
+	ProbeDue   bool          `json:"probe_due"`           // whether that call would be the probe
+	Reason     StopReason    `json:"reason"`              // why a call would be refused; StopNone if it would not
+	RetryAfter time.Duration `json:"retry_after_seconds"` // zero exactly if Available
 
-	Score float64 // 0.3 x success rate + 0.7 x EWMA
+	Score float64 `json:"score"` // 0.3 x success rate + 0.7 x EWMA
 	Counts
 
-	ConsecutiveFailures int
-	LastFailure         Kind      // of the last failure that the breaker took notice of
-	RefusedInRow        uint64    // refusals since the last admission
-	WouldRefuse         uint64    // calls that were let in because of ObserveOnly
-	Trips               uint64    // transitions from closed to open, an operator's Isolate included
-	Epoch               uint64    // of the state
-	Since               time.Time // when the state began; for a tool that never left closed, when the registry was made
+	ConsecutiveFailures int       `json:"consecutive_failures"` // the streak; frozen while open, except that a failed probe adds one
+	LastFailure         Kind      `json:"last_failure_kind"`    // kind of the last failure that the breaker took notice of
+	RefusedInRow        uint64    `json:"refused_in_row"`       // refusals since the last admission
+	WouldRefuse         uint64    `json:"would_refuse"`         // calls that were let in because of ObserveOnly
+	Trips               uint64    `json:"trips"`                // transitions from closed to open, an operator's Isolate included
+	Epoch               uint64    `json:"epoch"`                // number of the current state
+	Since               time.Time `json:"since"`                // when the state began; for a tool that never left closed, when the registry was made
 
-	InFlight uint64 // permits that are out
-	Guard    GuardCounts
+	InFlight uint64      `json:"in_flight"` // permits that are out
+	Guard    GuardCounts `json:"guard,omitzero"`
 }
 
-// Summary is every tool's health at one moment.
+// Summary is every tool's health at one moment. In JSON it has a key "schema", now
+// 1, which grows when a key changes its meaning or goes away.
 //
-// It is for dashboards and people. It is no liveness probe: a process whose
-// tools are all down is not helped by a restart, which would forget what is
-// known about them.
+// It is for dashboards and people: no text of an error, no host name and no secret
+// is in it, only names of tools, kinds and numbers. It is no liveness probe: a
+// process whose tools are all down is not helped by a restart, which would forget
+// what is known about them.
 type Summary struct {
-	Overall     HealthStatus // Unhealthy if every tool is unavailable or unhealthy, Degraded if any is or is degraded
-	Tools       []ToolHealth // sorted by name
-	Unavailable int          // tools that would refuse a call now
-	Untracked   uint64       // calls admitted without an entry, because the registry was full
-	Evicted     uint64       // idle entries that made room for new names
-	HookPanics  uint64       // transition hooks that panicked
-	HookDropped uint64       // transitions that no hook heard of, because one hung
-	At          time.Time
+	At          time.Time    `json:"at"`
+	Overall     HealthStatus `json:"overall"`      // Unhealthy if every tool is unavailable or unhealthy, Degraded if any is or is degraded
+	Unavailable int          `json:"unavailable"`  // tools that would refuse a call now
+	Untracked   uint64       `json:"untracked"`    // calls admitted without an entry, because the registry was full
+	Evicted     uint64       `json:"evicted"`      // idle entries that made room for new names
+	HookPanics  uint64       `json:"hook_panics"`  // transition hooks that panicked
+	HookDropped uint64       `json:"hook_dropped"` // transitions that no hook heard of, because one hung
+	Tools       []ToolHealth `json:"tools"`        // sorted by name
 }
 
 // summarySchema is the version of Summary's JSON. It grows when a key changes
@@ -122,142 +129,107 @@ func (s *Summary) finish() {
 	}
 }
 
-// toolHealthJSON is ToolHealth as JSON has it.
+// toolHealth is a ToolHealth without its methods. It has the same fields and tags.
+type toolHealth ToolHealth
+
+// toolHealthJSON is a ToolHealth as JSON has it: the promoted fields, and what JSON
+// has in another form, which takes the place of a promoted field with the same key.
+// The pointers lead into the ToolHealth, so the struct serves both directions.
 type toolHealthJSON struct {
-	Tool       string       `json:"tool"`
-	Status     HealthStatus `json:"status"`
-	State      State        `json:"state"`
-	Available  bool         `json:"available"`
-	ProbeDue   bool         `json:"probe_due"`
-	Reason     string       `json:"reason"`
-	RetryAfter seconds      `json:"retry_after_seconds"`
-
-	Score       float64 `json:"score"`
-	EWMA        float64 `json:"ewma"`
-	SuccessRate float64 `json:"success_rate"`
-
-	Calls     uint64          `json:"calls"`
-	Successes uint64          `json:"successes"`
-	Failures  uint64          `json:"failures"`
-	ByKind    map[Kind]uint64 `json:"failures_by_kind,omitempty"`
-	Rejected  uint64          `json:"rejected"`
-	Throttled uint64          `json:"throttled"`
-	Neutral   uint64          `json:"neutral"`
-	Refused   uint64          `json:"refused"`
-
-	ConsecutiveFailures int       `json:"consecutive_failures"`
-	LastFailure         Kind      `json:"last_failure_kind"`
-	RefusedInRow        uint64    `json:"refused_in_row"`
-	WouldRefuse         uint64    `json:"would_refuse"`
-	Trips               uint64    `json:"trips"`
-	Epoch               uint64    `json:"epoch"`
-	Since               time.Time `json:"since"`
-	Average             seconds   `json:"average_seconds"`
-	AverageSuccess      seconds   `json:"average_success_seconds"`
-	Max                 seconds   `json:"max_seconds"`
-
-	InFlight uint64     `json:"in_flight"`
-	Guard    *guardJSON `json:"guard,omitempty"`
+	*toolHealth
+	Reason         string   `json:"reason"`
+	RetryAfter     *seconds `json:"retry_after_seconds"`
+	Calls          uint64   `json:"calls"`
+	SuccessRate    float64  `json:"success_rate"`
+	Average        *seconds `json:"average_seconds"`
+	AverageSuccess *seconds `json:"average_success_seconds"`
+	Max            *seconds `json:"max_seconds"`
 }
 
-// guardJSON is GuardCounts as JSON has it.
-type guardJSON struct {
-	Calls           uint64  `json:"calls"`
-	Failed          uint64  `json:"failed"`
-	Rejected        uint64  `json:"rejected"`
-	Canceled        uint64  `json:"canceled"`
-	Attempts        uint64  `json:"attempts"`
-	Retries         uint64  `json:"retries"`
-	Refusals        uint64  `json:"refusals"`
-	Fallbacks       uint64  `json:"fallbacks"`
-	BudgetExhausted uint64  `json:"budget_exhausted"`
-	Abandoned       int64   `json:"abandoned"`
-	InFlight        int     `json:"in_flight"`
-	Oldest          seconds `json:"oldest_seconds"`
+func (h *ToolHealth) json() toolHealthJSON {
+	return toolHealthJSON{
+		toolHealth:     (*toolHealth)(h),
+		RetryAfter:     (*seconds)(&h.RetryAfter),
+		Average:        (*seconds)(&h.Average),
+		AverageSuccess: (*seconds)(&h.AverageSuccess),
+		Max:            (*seconds)(&h.Max),
+	}
 }
 
 // MarshalJSON writes the health with durations in seconds.
 func (h ToolHealth) MarshalJSON() ([]byte, error) {
-	j := toolHealthJSON{
-		h.Tool, h.Status, h.State, h.Available, h.ProbeDue, h.Reason.Detail(), seconds(h.RetryAfter),
-		h.Score, h.EWMA, h.SuccessRate(),
-		h.TotalCalls(), h.Successes, h.Failures, h.ByKind, h.Rejected, h.Throttled, h.Neutral, h.Refused,
-		h.ConsecutiveFailures, h.LastFailure, h.RefusedInRow, h.WouldRefuse, h.Trips, h.Epoch, h.Since,
-		seconds(h.Average), seconds(h.AverageSuccess), seconds(h.Max),
-		h.InFlight, nil,
-	}
-	if h.Guard != (GuardCounts{}) {
-		g := h.Guard
-		j.Guard = &guardJSON{
-			g.Calls, g.Failed, g.Rejected, g.Canceled, g.Attempts, g.Retries, g.Refusals, g.Fallbacks, g.BudgetExhausted,
-			g.Abandoned, g.InFlight, seconds(g.Oldest),
-		}
-	}
+	j := h.json()
+	j.Reason, j.Calls, j.SuccessRate = h.Reason.Detail(), h.TotalCalls(), h.SuccessRate()
 	return json.Marshal(j)
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. After an error the receiver is as
 // it was.
 func (h *ToolHealth) UnmarshalJSON(data []byte) error {
-	var j toolHealthJSON
-	if err := json.Unmarshal(data, &j); err != nil {
-		return err
-	}
-	reason, err := refusalReason(j.Reason)
+	var next ToolHealth
+	j := next.json()
+	err := json.Unmarshal(data, &j)
 	if err != nil {
 		return err
 	}
-	*h = ToolHealth{
-		j.Tool, j.Status, j.State, j.Available, j.ProbeDue, reason, time.Duration(j.RetryAfter),
-		j.Score,
-		Counts{
-			j.Successes, j.Failures, j.ByKind, j.Rejected, j.Throttled, j.Neutral, j.Refused,
-			time.Duration(j.Average), time.Duration(j.AverageSuccess), time.Duration(j.Max), j.EWMA,
-		},
-		j.ConsecutiveFailures, j.LastFailure, j.RefusedInRow, j.WouldRefuse, j.Trips, j.Epoch, j.Since,
-		j.InFlight, GuardCounts{},
+	if next.Reason, err = refusalReason(j.Reason); err != nil {
+		return err
 	}
-	if j.Guard != nil {
-		g := j.Guard
-		h.Guard = GuardCounts{
-			g.Calls, g.Failed, g.Rejected, g.Canceled, g.Attempts, g.Retries, g.Refusals, g.Fallbacks, g.BudgetExhausted,
-			g.Abandoned, g.InFlight, time.Duration(g.Oldest),
-		}
-	}
+	*h = next
 	return nil
 }
 
-// summaryJSON is Summary as JSON has it.
+// guardCounts is a GuardCounts without its methods.
+type guardCounts GuardCounts
+
+// guardCountsJSON is to GuardCounts what toolHealthJSON is to ToolHealth.
+type guardCountsJSON struct {
+	*guardCounts
+	Oldest *seconds `json:"oldest_seconds"`
+}
+
+// MarshalJSON writes the counts with durations in seconds.
+func (c GuardCounts) MarshalJSON() ([]byte, error) {
+	return json.Marshal(guardCountsJSON{(*guardCounts)(&c), (*seconds)(&c.Oldest)})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. After an error the receiver is as
+// it was.
+func (c *GuardCounts) UnmarshalJSON(data []byte) error {
+	var next GuardCounts
+	err := json.Unmarshal(data, &guardCountsJSON{(*guardCounts)(&next), (*seconds)(&next.Oldest)})
+	if err == nil {
+		*c = next
+	}
+	return err
+}
+
+// summary is a Summary without its methods.
+type summary Summary
+
+// summaryJSON is a Summary as JSON has it.
 type summaryJSON struct {
-	Schema      int          `json:"schema"`
-	At          time.Time    `json:"at"`
-	Overall     HealthStatus `json:"overall"`
-	Unavailable int          `json:"unavailable"`
-	Untracked   uint64       `json:"untracked"`
-	Evicted     uint64       `json:"evicted"`
-	HookPanics  uint64       `json:"hook_panics"`
-	HookDropped uint64       `json:"hook_dropped"`
-	Tools       []ToolHealth `json:"tools"`
+	Schema int `json:"schema"`
+	*summary
 }
 
 // MarshalJSON writes the summary with a schema number, now 1.
 func (s Summary) MarshalJSON() ([]byte, error) {
-	j := summaryJSON{summarySchema, s.At, s.Overall, s.Unavailable, s.Untracked, s.Evicted, s.HookPanics, s.HookDropped, s.Tools}
-	if j.Tools == nil {
-		j.Tools = []ToolHealth{}
+	if s.Tools == nil {
+		s.Tools = []ToolHealth{}
 	}
-	return json.Marshal(j)
+	return json.Marshal(summaryJSON{summarySchema, (*summary)(&s)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. After an error the receiver is as
 // it was.
 func (s *Summary) UnmarshalJSON(data []byte) error {
-	var j summaryJSON
-	if err := json.Unmarshal(data, &j); err != nil {
-		return err
+	var next Summary
+	err := json.Unmarshal(data, &summaryJSON{summary: (*summary)(&next)})
+	if err == nil {
+		*s = next
 	}
-	*s = Summary{j.Overall, j.Tools, j.Unavailable, j.Untracked, j.Evicted, j.HookPanics, j.HookDropped, j.At}
-	return nil
+	return err
 }
 
 // seconds is a duration that JSON writes as a number of seconds. Up to 48 days

@@ -108,6 +108,29 @@ func TestHealth_JSONKeys(t *testing.T) {
 	assert.Equal(t, ToolHealth{}, back, "no field keeps its old value")
 }
 
+func TestGuardCounts_JSON(t *testing.T) {
+	c := GuardCounts{
+		Calls: 1, Failed: 2, Rejected: 3, Canceled: 4, Attempts: 5, Retries: 6, Refusals: 7, Fallbacks: 8,
+		BudgetExhausted: 9, Abandoned: 10, InFlight: 11, Oldest: 1500 * time.Millisecond,
+	}
+	text, err := json.Marshal(c)
+	require.NoError(t, err)
+	assert.Equal(t, `{"calls":1,"failed":2,"rejected":3,"canceled":4,"attempts":5,"retries":6,"refusals":7,"fallbacks":8,`+
+		`"budget_exhausted":9,"abandoned":10,"in_flight":11,"oldest_seconds":1.5}`, string(text))
+	var back GuardCounts
+	require.NoError(t, json.Unmarshal(text, &back))
+	assert.Equal(t, c, back)
+	require.NoError(t, json.Unmarshal([]byte(`{"calls":5}`), &back))
+	assert.Equal(t, GuardCounts{Calls: 5}, back, "no field keeps its old value")
+	for _, wrong := range []string{`{"calls":-1}`, `{"calls":6,"oldest_seconds":"1s"}`, `{"abandoned":0.5}`, `[]`} {
+		assert.Error(t, json.Unmarshal([]byte(wrong), &back), wrong)
+		assert.Equal(t, GuardCounts{Calls: 5}, back, wrong)
+		h := fullHealth()
+		assert.Error(t, json.Unmarshal([]byte(`{"reason":"none","guard":`+wrong+`}`), &h), wrong)
+		assert.Equal(t, fullHealth(), h, wrong)
+	}
+}
+
 func TestSummary_JSONRoundTrip(t *testing.T) {
 	s := Summary{
 		Overall: Unhealthy, Tools: []ToolHealth{fullHealth()}, Unavailable: 1, Untracked: 2, Evicted: 3, HookPanics: 4, HookDropped: 5,
@@ -183,7 +206,7 @@ func TestHealth_HostileNames(t *testing.T) {
 	for name := range names {
 		assert.True(t, r.AllowRequest(name))
 		failTimes(r, name, 3)
-		assert.Equal(t, name, healthOf(t, r, name).Tool, "kept as it was given")
+		assert.Equal(t, name, healthOf(t, r, name).Tool, "the name is unchanged")
 	}
 	text, err := json.Marshal(r.HealthSummary())
 	require.NoError(t, err)
@@ -204,7 +227,7 @@ func TestHealth_HostileNames(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// All fields of a tool's health, at each stage of its life.
+// The test checks all fields of a tool's health, at each stage of its life.
 func TestHealth_EveryFieldThroughOneLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

@@ -82,7 +82,8 @@ func namesOf(r *Registry) []string {
 
 // tell runs an event on the machine of e.
 func tell(e *entry, ev machine.Event, now int64) (a machine.Answer, ok bool) {
-	return e.apply(&ev, now, &e.stats)
+	ok = e.apply(&ev, now, &e.stats, &a)
+	return a, ok
 }
 
 // eventLog records "from>to cause epoch" for each tool.
@@ -204,7 +205,7 @@ func (a *actor) gaps() (gaps []time.Duration) {
 	return gaps
 }
 
-// toolError returns err as a *ToolError, which it must be.
+// toolError returns err as a *ToolError, or fails the test.
 func toolError(t testing.TB, err error) *ToolError {
 	t.Helper()
 	var e *ToolError

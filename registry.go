@@ -161,7 +161,7 @@ func (r *Registry) AllowRequest(tool string) bool {
 	if r.inert() {
 		return true
 	}
-	_, a := r.admit(tool, r.now(), 0, false)
+	_, a := r.admit(tool, r.now(), request{})
 	return a.Reason == machine.Admitted
 }
 
@@ -200,9 +200,16 @@ func (e *entry) refuse() {
 	}
 }
 
-// admit is AllowRequest in full. With permit it also counts a permit as given
-// out. The node is nil if the call is admitted untracked, or the tool is unknown.
-func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node, machine.Answer) {
+// request is what a caller wants beside an admission.
+type request struct {
+	leaseFloor int64 // the shortest lease, if the call is the probe
+	permit     bool  // count a permit as given out
+	noProbe    bool  // the call must not be the probe
+}
+
+// admit is AllowRequest in full. The node is nil if the call is admitted untracked, or
+// the tool is unknown.
+func (r *Registry) admit(tool string, now int64, want request) (*node, machine.Answer) {
 	for {
 		n, reason := r.entry(tool, now)
 		if n == nil {
@@ -214,11 +221,11 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 		}
 		e := &n.Value
 		e.seen.Store(now)
-		a, ok := e.decide(now, leaseFloor, permit, r.hooks.Any())
+		a, ok := e.decide(now, want, r.hooks.Any())
 		if !ok {
 			continue // it has just been evicted
 		}
-		r.notifyAdmission(n, &a, permit)
+		r.notifyAdmission(n, &a, want.permit)
 		if a.Reason != machine.Admitted {
 			e.refuse()
 		} else {
@@ -230,22 +237,22 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 
 // decide answers one call, and counts a permit as given out if it lets the call in. It
 // reports false if the entry has left the registry.
-func (e *entry) decide(now, leaseFloor int64, permit, hooked bool) (a machine.Answer, ok bool) {
+func (e *entry) decide(now int64, want request, hooked bool) (a machine.Answer, ok bool) {
 	p := e.snap.Load().Params
-	free := e.take(p.MaxInFlight, permit) // before the snapshot is looked at: see evict
+	free := e.take(p.MaxInFlight, want.permit) // before the snapshot is looked at: see evict
 	if free {
-		a, ok = e.tryAdmit(now, leaseFloor, hooked)
+		a, ok = e.tryAdmit(now, want, hooked)
 	} else {
 		a, ok = e.refuseBusy(now)
 	}
 	if ok && a.Reason != machine.Admitted && p.ObserveOnly {
 		a.Reason, a.Wait = machine.Admitted, 0
 		e.wouldRefuse.Add(1)
-		if permit && !free {
+		if want.permit && !free {
 			e.stats.admitted.Add(1)
 		}
 	}
-	if permit && free && (!ok || a.Reason != machine.Admitted) {
+	if want.permit && free && (!ok || a.Reason != machine.Admitted) {
 		e.stats.settled.Add(1)
 	}
 	return a, ok
@@ -353,12 +360,15 @@ func (r *Registry) admitFast(tool string) (*node, uint64) {
 }
 
 // tryAdmit asks the machine. A refusal needs no step.
-func (e *entry) tryAdmit(now, leaseFloor int64, hooked bool) (machine.Answer, bool) {
+func (e *entry) tryAdmit(now int64, want request, hooked bool) (machine.Answer, bool) {
 	s := e.snap.Load()
 	if reason, wait, quiet := s.Refusal(now); quiet {
 		return machine.Answer{Reason: reason, Wait: wait, Epoch: s.Epoch}, true
 	}
-	return e.apply(&machine.Event{Op: machine.OpAdmit, LeaseFloor: leaseFloor, Hooked: hooked}, now, &e.stats)
+	var a machine.Answer
+	ev := machine.Event{Op: machine.OpAdmit, LeaseFloor: want.leaseFloor, NoProbe: want.noProbe, Hooked: hooked}
+	ok := e.apply(&ev, now, &e.stats, &a)
+	return a, ok
 }
 
 // Available reports what AllowRequest would answer at this instant. It changes
@@ -380,6 +390,20 @@ func (r *Registry) Available(tool string) bool {
 	}
 	reason, _ := n.Value.refusal(s, r.now())
 	return reason == StopNone
+}
+
+// falters reports whether a tool is admitted although it is likely to fail: its breaker
+// is closed, its last call failed, and its score is below 0.5.
+func (r *Registry) falters(tool string) bool {
+	if r.inert() {
+		return false
+	}
+	n := r.table.Get(tool)
+	if n == nil {
+		return false
+	}
+	s := n.Value.snap.Load()
+	return s.State == machine.Closed && s.Streak > 0 && n.Value.stats.Read().Score() < 0.5
 }
 
 // known reports whether a tool without an entry would be admitted.
@@ -452,12 +476,11 @@ func (r *Registry) settle(n *node, ev *machine.Event, v Verdict, took, now int64
 // apply runs one event on the machine of n and delivers the transitions. It
 // reports false if n has left the registry.
 func (r *Registry) apply(n *node, ev *machine.Event, now int64) bool {
-	a, ok := n.Value.apply(ev, now, &n.Value.stats)
-	for !ok {
+	var a machine.Answer
+	for !n.Value.apply(ev, now, &n.Value.stats, &a) {
 		if r.waitEvicted(n) {
 			return false
 		}
-		a, ok = n.Value.apply(ev, now, &n.Value.stats)
 	}
 	n.Value.deliver(&a, n.Name(), r.base, &r.hooks)
 	return true
@@ -681,7 +704,8 @@ func (e *entry) configure(p *machine.Params, now int64) machine.Answer {
 	if s == s.Params.Initial && e.snap.CompareAndSwap(s, p.Initial) {
 		return machine.Answer{} // most tools have never changed; they share one snapshot
 	}
-	a, _ := e.apply(&machine.Event{Op: machine.OpConfigure, Params: p}, now, &e.stats)
+	var a machine.Answer
+	e.apply(&machine.Event{Op: machine.OpConfigure, Params: p}, now, &e.stats, &a)
 	return a
 }
 

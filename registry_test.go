@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -253,7 +252,7 @@ func TestRegistry_ParkedEntryReturnsWhenNothingHoldsIt(t *testing.T) {
 			permit, _ := g.Allow(noContext, "held")
 			return func() { permit.Release() }
 		}},
-		"a throttle that thaws": {wait: 10 * time.Second, hold: func(r *Registry, _ *Gate) func() {
+		"a throttle that ends": {wait: 10 * time.Second, hold: func(r *Registry, _ *Gate) func() {
 			r.Record("held", Verdict{Outcome: OutcomeThrottled, RetryAfter: 10 * time.Second}, 0)
 			return func() {}
 		}},
@@ -327,8 +326,8 @@ func TestRegistry_EntryThrottledWhileParkedReturns(t *testing.T) {
 	})
 }
 
-// An eviction marks the entry, then looks for permits, and gives up if there is one.
-// A call that ends in between must not be lost.
+// An eviction marks the entry, then looks for permits, and gives up if it finds one. A
+// call that ends in between must not be lost.
 func TestRegistry_ReportDuringCanceledEvictionCounts(t *testing.T) {
 	r := NewRegistry()
 	g := &Gate{Registry: r}
@@ -389,7 +388,7 @@ func TestRegistry_RegisterStopsAtMaxTools(t *testing.T) {
 	assert.EqualError(t, err, `toolhealth: registry is full: max_tools is 2, registering "c"`)
 	assert.NoError(t, r.Register("a"), "registering twice is no error")
 	assert.Equal(t, []string{"a", "b"}, namesOf(r))
-	assert.Empty(t, r.own, "a failed Register leaves no config")
+	assert.Empty(t, r.own, "a failed Register stores no config")
 	assert.True(t, r.Remove("a"))
 	assert.NoError(t, r.Register("c"))
 	r.AllowRequest("passing")
@@ -453,7 +452,7 @@ func TestRegistry_BoundHoldsForAMillionNames(t *testing.T) {
 				assert.Zero(t, s.Untracked)
 			case 10_000:
 				assert.Zero(t, s.Evicted)
-			default: // the one entry that may go comes up every 10,000/64 names
+			default: // the only evictable entry comes up every 10,000/64 names
 				assert.InDelta(t, names/(10_000/64), s.Evicted, float64(names)/1000)
 			}
 		}
@@ -649,7 +648,7 @@ func TestRegistry_ZeroThresholdClosesWhatIsNotIsolated(t *testing.T) {
 	assert.False(t, r.Available("open"), "the streak was kept")
 	require.NoError(t, r.Register("open", BreakerConfig{}))
 	assert.True(t, r.Available("open"))
-	assert.Equal(t, "open>closed reconfigured 5", events.of("open")[3], "Register tells hooks too")
+	assert.Equal(t, "open>closed reconfigured 5", events.of("open")[3], "Register calls hooks, too")
 }
 
 func TestRegistry_ResetAndIsolateBeginNewEpoch(t *testing.T) {
@@ -690,37 +689,6 @@ func TestRegistry_ResetForgetsThrottleKeepsStats(t *testing.T) {
 	assert.Equal(t, uint64(1), h.Failures)
 	assert.Equal(t, uint64(1), h.Throttled)
 	assert.Equal(t, 0.7, h.EWMA)
-}
-
-func TestRegistry_FailureRateCountsInItsWindow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := registryWith(t, func(c *Config) {
-			c.Breaker.FailureThreshold, c.Breaker.FailureRate = 0, 0.5
-			c.Breaker.FailureRateMinCalls = 4
-		})
-		for range 100 {
-			r.RecordSuccess("flaky", 0) // before the window
-		}
-		var last Transition
-		r.OnTransition(func(tr Transition) { last = tr })
-		for range 2 {
-			r.RecordFailure("flaky", 0)
-			r.RecordSuccess("flaky", 0)
-			assert.True(t, r.Available("flaky"), "only a failure opens")
-		}
-		r.RecordFailure("flaky", 0)
-		assert.False(t, r.Available("flaky"), "three of five")
-		assert.Equal(t, CauseFailureRate, last.Cause)
-
-		r.Reset("flaky")
-		failTimes(r, "flaky", 3)
-		assert.True(t, r.Available("flaky"), "three calls since the reset")
-		time.Sleep(time.Minute)
-		failTimes(r, "flaky", 3)
-		assert.True(t, r.Available("flaky"), "three calls in the minute that began with them")
-		failTimes(r, "flaky", 1)
-		assert.False(t, r.Available("flaky"))
-	})
 }
 
 func TestRegistry_FailureWithoutKindIsUnknown(t *testing.T) {
@@ -798,407 +766,12 @@ func TestRegistry_AllToleratesBreakAndChange(t *testing.T) {
 
 // A hook may dial anew, which takes time. Neither the clock of a call nor the lease of
 // its probe runs meanwhile.
-func TestRegistry_HookTimeIsNotTheTools(t *testing.T) {
-	for name, call := range map[string]func(*testing.T, *Registry){
-		"gate": func(t *testing.T, r *Registry) {
-			permit, err := (&Gate{Registry: r}).Allow(t.Context(), "search")
-			require.NoError(t, err)
-			permit.Done(t.Context(), nil)
-		},
-		"substitute": func(t *testing.T, r *Registry) {
-			r.Isolate("primary")
-			g := &Gate{Registry: r, Router: routerWith(t, map[string][]string{"primary": {"search"}})}
-			permit, err := g.Allow(t.Context(), "primary")
-			require.NoError(t, err)
-			require.Equal(t, "search", permit.Tool())
-			permit.Done(t.Context(), nil)
-		},
-		"guard": func(t *testing.T, r *Registry) {
-			_, err := Call(t.Context(), guardOn(t, r, nil), "search", func(context.Context, string) (int, error) { return 1, nil })
-			require.NoError(t, err)
-		},
-		"by name": func(t *testing.T, r *Registry) {
-			require.True(t, r.AllowRequest("search"))
-			time.Sleep(1500 * time.Millisecond) // within its lease
-			r.RecordSuccess("search", time.Millisecond)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := registryWith(t, func(c *Config) {
-					c.Breaker.SlowCallDuration, c.Breaker.ProbeTimeout = time.Second, 2*time.Second
-				})
-				r.OnTransition(func(tr Transition) {
-					if tr.Cause == CauseProbeAdmitted {
-						assert.Equal(t, 32*time.Second, tr.Wait, "lease and cooldown")
-						assert.Equal(t, 32*time.Second, healthOf(t, r, "search").RetryAfter)
-						time.Sleep(5 * time.Second)
-					}
-				})
-				for range 20 {
-					failTimes(r, "search", 3)
-					time.Sleep(30 * time.Second)
-					call(t, r)
-					require.Equal(t, StateClosed, healthOf(t, r, "search").State)
-				}
-			})
-		})
-	}
-}
-
 // The end of a lease is an event of the primary: its hook's time is not the substitute's.
-func TestRegistry_HookTimeOfPrimaryIsNotTheSubstitutes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := NewRegistry()
-		failTimes(r, "a", 3)
-		time.Sleep(30 * time.Second)
-		require.True(t, r.AllowRequest("a")) // and is lost
-		time.Sleep(30 * time.Second)
-		r.OnTransition(func(Transition) { time.Sleep(5 * time.Second) })
-		g := &Gate{Registry: r, Router: routerWith(t, map[string][]string{"a": {"b"}})}
-		permit, err := g.Allow(t.Context(), "a")
-		require.NoError(t, err)
-		permit.Done(t.Context(), nil)
-		assert.Zero(t, healthOf(t, r, "b").Max)
-	})
-}
-
-func TestRegistry_HookThatHangsLosesItsProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := NewRegistry()
-		failTimes(r, "search", 3)
-		time.Sleep(30 * time.Second)
-		over := make(chan struct{})
-		stop := r.OnTransition(func(Transition) { <-over })
-		defer stop()
-		defer close(over)
-		go r.AllowRequest("search")
-		synctest.Wait()
-		assert.Equal(t, StopProbeInFlight, healthOf(t, r, "search").Reason)
-		time.Sleep(10 * time.Minute)
-		assert.Equal(t, StateOpen, healthOf(t, r, "search").State)
-		time.Sleep(30 * time.Second)
-		assert.True(t, r.Available("search"))
-	})
-}
-
-func TestRegistry_MaxInFlightIsNeverExceededAndReached(t *testing.T) {
-	const limit = 5
-	r := registryWith(t, func(c *Config) { c.Breaker.MaxInFlight = limit })
-	g := &Gate{Registry: r}
-	var out, most, busy atomic.Int64
-	var group sync.WaitGroup
-	for range 16 {
-		group.Go(func() {
-			for range 500 {
-				permit, err := g.Allow(t.Context(), "search")
-				if err != nil {
-					assert.ErrorIs(t, err, ErrBusy)
-					assert.ErrorIs(t, err, ErrRefused)
-					busy.Add(1)
-					runtime.Gosched()
-					continue
-				}
-				now := out.Add(1)
-				for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
-				}
-				runtime.Gosched()
-				out.Add(-1)
-				permit.Done(t.Context(), nil)
-			}
-		})
-	}
-	group.Wait()
-	assert.LessOrEqual(t, most.Load(), int64(limit))
-	h := healthOf(t, r, "search")
-	assert.Zero(t, h.InFlight)
-	assert.Equal(t, uint64(busy.Load()), h.Refused)
-	assert.Equal(t, uint64(16*500)-h.Refused, h.Successes)
-
-	var begin sync.WaitGroup
-	begin.Add(1)
-	admitted := atomic.Int64{}
-	for range 100 {
-		group.Go(func() {
-			begin.Wait()
-			if _, err := g.Allow(t.Context(), "search"); err == nil {
-				admitted.Add(1)
-			}
-		})
-	}
-	begin.Done()
-	group.Wait()
-	assert.Equal(t, int64(limit), admitted.Load(), "callers that come at once do not keep each other out")
-}
-
-func TestRegistry_ObserveOnlyKeepsNoPermitOfHookThatEndsGoroutine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := registryWith(t, func(c *Config) { c.Breaker.ObserveOnly, c.Breaker.MaxInFlight = true, 1 })
-		g := &Gate{Registry: r}
-		failTimes(r, "search", 3)
-		time.Sleep(30 * time.Second)
-		require.True(t, r.AllowRequest("search")) // and is lost
-		time.Sleep(30 * time.Second)
-		stop := r.OnTransition(func(Transition) { runtime.Goexit() })
-		endsGoroutine(func() { // sees the end of the lease
-			_, _ = g.Allow(t.Context(), "search")
-			t.Error("the hook has not ended the goroutine")
-		})
-		stop()
-		assert.Zero(t, healthOf(t, r, "search").InFlight)
-		for range 3 {
-			_, err := g.Allow(t.Context(), "search")
-			require.NoError(t, err)
-		}
-		h := healthOf(t, r, "search")
-		assert.Equal(t, uint64(3), h.InFlight, "ObserveOnly counts beyond MaxInFlight")
-		assert.Equal(t, uint64(4), h.WouldRefuse)
-		assert.Zero(t, h.Refused)
-	})
-}
-
 // A guard goes on where the breaker would have stopped it.
-func TestRegistry_ObserveOnlyStopsNoRetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := registryWith(t, func(c *Config) { c.Breaker.ObserveOnly, c.Breaker.FailureThreshold = true, 1 })
-		runs := 0
-		g := guardOn(t, r, nil)
-		_, err := Call(t.Context(), g, "search", func(context.Context, string) (int, error) {
-			runs++
-			return 0, WithVerdict(errors.New("no"), Verdict{Outcome: OutcomeFailure, Kind: KindTimeout, Retryable: true})
-		})
-		var failed *ToolError
-		require.ErrorAs(t, err, &failed)
-		assert.Equal(t, 2, runs)
-		assert.Equal(t, StopRetryExhausted, failed.Reason)
-		assert.Equal(t, StateOpen, healthOf(t, r, "search").State)
-	})
-}
-
 // Names that a model invents and that each fail once must not keep a new tool from its
 // breaker for good.
-func TestRegistry_InventedNamesThatFailOnceFade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := NewRegistry()
-		for i := range DefaultMaxTools {
-			name := fmt.Sprint("invented", i)
-			require.True(t, r.AllowRequest(name))
-			r.RecordFailure(name, 0)
-		}
-		fails := func() bool {
-			failTimes(r, "new", 3)
-			return !r.Available("new")
-		}
-		time.Sleep(10*time.Minute - 1)
-		assert.False(t, fails(), "untracked: it has no breaker")
-		time.Sleep(1)
-		assert.True(t, fails())
-		for i := range 500 {
-			r.AllowRequest(fmt.Sprint("other", i))
-		}
-		assert.Equal(t, DefaultMaxTools, r.Len())
-		assert.False(t, r.Available("new"), "an open breaker is kept")
-	})
-}
-
-func TestRegistry_WhatIsKnownFadesUnlessItIsInUse(t *testing.T) {
-	type story struct {
-		name  string
-		tell  func(t *testing.T, r *Registry, g *Gate)
-		fades time.Duration // after the last event; negative means never
-	}
-	fail := func(n int) func(*testing.T, *Registry, *Gate) {
-		return func(_ *testing.T, r *Registry, _ *Gate) { failTimes(r, "old", n) }
-	}
-	for _, s := range []story{
-		{"streak", fail(1), time.Minute},
-		{"open", fail(3), time.Minute + 30*time.Second},
-		{"throttled", func(_ *testing.T, r *Registry, _ *Gate) {
-			r.Record("old", Verdict{Outcome: OutcomeThrottled, RetryAfter: 20 * time.Second}, 0)
-		}, 20 * time.Second}, // then it holds nothing against the tool
-		{"throttled with a streak", func(_ *testing.T, r *Registry, _ *Gate) {
-			r.Record("old", Verdict{Outcome: OutcomeFailure, RetryAfter: 20 * time.Second}, 0)
-		}, time.Minute + 20*time.Second},
-		{"asked while open", func(_ *testing.T, r *Registry, _ *Gate) {
-			failTimes(r, "old", 3)
-			time.Sleep(29 * time.Second)
-			r.AllowRequest("old")
-		}, time.Minute + time.Second},
-		{"asked with a due probe", func(_ *testing.T, r *Registry, g *Gate) {
-			failTimes(r, "old", 3)
-			time.Sleep(30 * time.Second)
-			permit, err := g.Allow(t.Context(), "old")
-			require.NoError(t, err)
-			permit.Release()
-		}, time.Minute},
-		{"probe lost by name", func(_ *testing.T, r *Registry, _ *Gate) {
-			failTimes(r, "old", 3)
-			time.Sleep(30 * time.Second)
-			r.AllowRequest("old") // lease and cooldown of 30s each
-		}, 2 * time.Minute},
-		{"isolated", func(_ *testing.T, r *Registry, _ *Gate) { r.Isolate("old") }, -1},
-		{"registered", func(t *testing.T, r *Registry, _ *Gate) {
-			failTimes(r, "old", 1)
-			require.NoError(t, r.Register("old"))
-		}, -1},
-		{"permit out", func(t *testing.T, r *Registry, g *Gate) {
-			_, err := g.Allow(t.Context(), "old")
-			require.NoError(t, err)
-			failTimes(r, "old", 1)
-		}, -1},
-	} {
-		t.Run(s.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := registryWith(t, func(c *Config) { c.MaxTools, c.Breaker.MaxOpenDuration = 1, time.Minute })
-				s.tell(t, r, &Gate{Registry: r})
-				tracked := func() bool { r.AllowRequest("new"); return slices.Equal(namesOf(r), []string{"new"}) }
-				if s.fades < 0 {
-					time.Sleep(1000 * time.Hour)
-					assert.False(t, tracked())
-					return
-				}
-				time.Sleep(s.fades - 1)
-				assert.False(t, tracked())
-				time.Sleep(1)
-				assert.True(t, tracked())
-			})
-		})
-	}
-}
-
 // A call by name that finds a streak reads no clock: the next look takes it for lately.
-func TestRegistry_AskingKeepsStreak(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := registryWith(t, func(c *Config) { c.MaxTools, c.Breaker.MaxOpenDuration = 1, time.Minute })
-		g := &Gate{Registry: r}
-		for _, ask := range []func(){
-			func() { r.AllowRequest("old") },
-			func() {
-				permit, err := g.Allow(t.Context(), "old")
-				require.NoError(t, err)
-				permit.Release()
-			},
-		} {
-			r.RecordFailure("old", 0)
-			time.Sleep(59 * time.Second)
-			ask()
-			time.Sleep(59 * time.Second)
-			r.AllowRequest("new")
-			assert.Equal(t, []string{"old"}, namesOf(r))
-			time.Sleep(time.Minute)
-			r.AllowRequest("new")
-			assert.Equal(t, []string{"new"}, namesOf(r))
-			r.Remove("new")
-		}
-	})
-}
-
-func TestRegistry_EvictionSparesWhatGuardKeeps(t *testing.T) {
-	policy := func(c *GuardConfig) { c.Default.MaxAttempts, c.Default.RetryBudget = 2, 2 }
-	again := WithVerdict(errors.New("again"), Verdict{Outcome: OutcomeThrottled, Retryable: true, RetryAfter: 20 * time.Second})
-	full := func(t *testing.T) *Registry {
-		return registryWith(t, func(c *Config) { c.MaxTools, c.Breaker.MaxStatedWait = 1, Off })
-	}
-	ask := func(r *Registry) []string { r.AllowRequest("new"); r.AllowRequest("new"); return namesOf(r) }
-	t.Run("a waiting call", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			r := full(t)
-			runs := 0
-			go func() {
-				_, _ = Call(t.Context(), guardOn(t, r, policy), "old", func(context.Context, string) (int, error) {
-					if runs++; runs == 1 {
-						return 0, again
-					}
-					return 1, nil
-				})
-			}()
-			time.Sleep(10 * time.Second)
-			assert.Equal(t, []string{"old"}, ask(r))
-			time.Sleep(time.Hour)
-			assert.Equal(t, uint64(1), healthOf(t, r, "old").Guard.Calls)
-		})
-	})
-	t.Run("a budget that is not full", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			r := full(t)
-			g := guardOn(t, r, policy)
-			_, err := Call(t.Context(), g, "old", func(context.Context, string) (int, error) {
-				return 0, WithVerdict(errors.New("again"), Verdict{Outcome: OutcomeFailure, Kind: KindTimeout, Retryable: true})
-			})
-			require.Error(t, err)
-			r.RecordSuccess("old", 0) // nothing but the budget is left
-			time.Sleep(9 * time.Minute)
-			assert.Equal(t, []string{"old"}, ask(r))
-			time.Sleep(time.Minute)
-			assert.Equal(t, []string{"new"}, ask(r))
-		})
-	})
-	t.Run("a detached attempt", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			r := full(t)
-			g := guardOn(t, r, func(c *GuardConfig) {
-				c.Default = Policy{Timeout: time.Second, Detach: true}
-			})
-			_, err := Call(t.Context(), g, "old", func(context.Context, string) (int, error) { time.Sleep(2 * time.Hour); return 0, nil })
-			require.Error(t, err)
-			time.Sleep(time.Hour)
-			assert.Equal(t, []string{"old"}, ask(r))
-			assert.Equal(t, int64(1), healthOf(t, r, "old").Guard.Abandoned)
-			time.Sleep(2 * time.Hour)
-			assert.Equal(t, []string{"new"}, ask(r))
-		})
-	})
-}
-
-func TestRegistry_HookThatHangsKeepsBoundedTransitions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := NewRegistry()
-		over := make(chan struct{})
-		var epochs []uint64
-		r.OnTransition(func(tr Transition) { <-over; epochs = append(epochs, tr.Epoch) })
-		go r.Isolate("search")
-		synctest.Wait()
-		for range 5000 {
-			r.Reset("search")
-		}
-		close(over)
-		synctest.Wait()
-		dropped := r.HealthSummary().HookDropped
-		assert.Equal(t, uint64(5000-1024), dropped)
-		require.Len(t, epochs, 1025)
-		assert.Equal(t, []uint64{2, 2 + dropped + 1, 5002}, []uint64{epochs[0], epochs[1], epochs[1024]}, "the epochs jump")
-	})
-}
-
-func TestRegistry_SetConfigBringsLeaseToLostProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := registryWith(t, func(c *Config) { c.Breaker.ProbeTimeout = 0 })
-		failTimes(r, "search", 3)
-		time.Sleep(30 * time.Second)
-		require.True(t, r.AllowRequest("search")) // and is lost
-		time.Sleep(time.Hour)
-		require.False(t, r.AllowRequest("search"))
-		require.NoError(t, r.SetConfig(DefaultConfig()))
-		time.Sleep(time.Minute - 1)
-		assert.False(t, r.Available("search"))
-		time.Sleep(1)
-		assert.True(t, r.AllowRequest("search"), "a lease and a cooldown later")
-	})
-}
-
 // SetConfig may switch FailureRate on later: what came before is in no window.
-func TestRegistry_FailureRateBeginsWithTheFailureAfterSetConfig(t *testing.T) {
-	r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 100 })
-	failTimes(r, "search", 20)
-	c := DefaultConfig()
-	c.Breaker.FailureThreshold, c.Breaker.FailureRate, c.Breaker.FailureRateMinCalls = 100, 1, 3
-	require.NoError(t, r.SetConfig(c))
-	failTimes(r, "search", 2)
-	assert.True(t, r.Available("search"))
-	failTimes(r, "search", 1)
-	assert.False(t, r.Available("search"))
-}
-
 func TestRegistry_LongestDurationTeachesFiniteLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const cooldown = time.Second

@@ -3,7 +3,6 @@ package toolhealth
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -11,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/toolhealth/toolhealth/internal/fields"
+	"github.com/toolhealth/toolhealth/internal/frame"
 	"github.com/toolhealth/toolhealth/internal/machine"
 	"github.com/toolhealth/toolhealth/internal/nametable"
 	"github.com/toolhealth/toolhealth/internal/stamp"
@@ -29,28 +30,28 @@ type HealthRouter struct {
 // stand in for each other: that is no cycle, because lists are not followed further.
 func NewHealthRouter(substitutes map[string][]string) (*HealthRouter, error) {
 	r := &HealthRouter{substitutes: make(map[string][]string, len(substitutes))}
-	var p problems
+	var p fields.Problems
 	for _, primary := range slices.Sorted(maps.Keys(substitutes)) {
-		field := fmt.Sprintf("substitutes[%.80q]", primary)
+		field := fields.Key("substitutes", primary)
 		if primary == "" {
-			p.add(field, "a key without a name", "the name of a tool")
+			p.Add(field, "a key without a name", "the name of a tool")
 		}
 		seen := map[string]bool{primary: true}
 		for i, name := range substitutes[primary] {
 			at := fmt.Sprintf("%s[%d]", field, i)
 			switch {
 			case name == "":
-				p.add(at, `""`, "the name of a tool")
+				p.Add(at, `""`, "the name of a tool")
 			case name == primary:
-				p.add(at, fmt.Sprintf("%.80q", name), "another tool than the primary")
+				p.Add(at, fmt.Sprintf("%.80q", name), "another tool than the primary")
 			case seen[name]:
-				p.add(at, fmt.Sprintf("%.80q", name), "listed once")
+				p.Add(at, fmt.Sprintf("%.80q", name), "listed once")
 			}
 			seen[name] = true
 		}
 		r.substitutes[primary] = slices.Clone(substitutes[primary])
 	}
-	if err := errors.Join(p.errs...); err != nil {
+	if err := configError(p); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -67,31 +68,39 @@ func (r *HealthRouter) of(tool string) []string {
 	return r.substitutes[tool]
 }
 
-// Resolve returns the tool to call for a tool: itself if it is available (so
-// that a recovered primary gets its probe), else its first substitute that is
-// available and not unhealthy, else the first available one, else itself and
-// false. It is a pure read and takes no probe. The answer may be out of date by the
-// time of the call, so to call a tool use [Gate.Allow], which admits while it
-// chooses. An engine that works by name asks Resolve which name to use, and then
-// AllowRequest with that name.
+// order returns the substitutes of a tool in the order in which they are tried: that of
+// the list, but those that falter last. It allocates only if that makes a difference.
+func (r *HealthRouter) order(tool string, registry *Registry) []string {
+	list := r.of(tool)
+	if !slices.ContainsFunc(list, registry.falters) {
+		return list
+	}
+	order := slices.DeleteFunc(slices.Clone(list), registry.falters)
+	for _, name := range list {
+		if !slices.Contains(order, name) {
+			order = append(order, name)
+		}
+	}
+	return order
+}
+
+// Resolve returns the tool to call for a tool: the first that a call would be admitted
+// for, of the tool itself and then its substitutes, else the tool itself and false. A
+// substitute comes after the others if it falters: its breaker is closed, but its last
+// call failed and its score is below 0.5.
+//
+// Resolve is a pure read and takes no probe. The answer may be out of date by the time
+// of the call, so to call a tool use [Gate.Allow], which admits while it chooses. An
+// engine that works by name asks Resolve which name to use, and then AllowRequest with
+// that name.
 func (r *HealthRouter) Resolve(tool string, registry *Registry) (name string, available bool) {
 	if registry.Available(tool) {
 		return tool, true
 	}
-	fallback := ""
-	for _, s := range r.of(tool) {
-		if !registry.Available(s) {
-			continue
+	for _, name := range r.order(tool, registry) {
+		if registry.Available(name) {
+			return name, true
 		}
-		if registry.HealthStatus(s) != Unhealthy {
-			return s, true
-		}
-		if fallback == "" {
-			fallback = s
-		}
-	}
-	if fallback != "" {
-		return fallback, true
 	}
 	return tool, false
 }
@@ -267,12 +276,22 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 		return Permit{node: n, gate: g, start: r.now(), stamp: stamp.New(epoch, false)}, nil
 	}
 	now := r.now()
-	n, a := r.admit(tool, now, 0, true)
+	want := request{permit: true}
+	if ctx != nil {
+		want.noProbe = frame.NoProbe(ctx)
+	}
+	n, a := r.admit(tool, now, want)
 	if a.Reason == machine.Admitted {
 		return newPermit(g, tool, n, a, r.startOf(&a, now)), nil
 	}
-	if name, n, a, ok := g.admitSubstitute(tool, r.startOf(&a, now)); ok {
-		return newPermit(g, name, n, a, r.now()), nil // hooks may have been told of several tools
+	now = r.startOf(&a, now)
+	for _, name := range g.router().order(tool, r) {
+		if !r.Available(name) {
+			continue
+		}
+		if n, a := r.admit(name, now, want); a.Reason == machine.Admitted {
+			return newPermit(g, name, n, a, r.now()), nil // hooks may have been told of several tools
+		}
 	}
 	return Permit{}, newRefusal(tool, n, a)
 }
@@ -308,22 +327,6 @@ func newRefusal(tool string, n *node, a machine.Answer) *Refusal {
 		r.Tool, r.Streak, r.Kind, r.InRow = n.Name(), s.Streak, Kind(s.Kind), n.Value.stats.refusedInRow()
 	}
 	return r
-}
-
-// admitSubstitute admits the substitute that Resolve would choose.
-func (g *Gate) admitSubstitute(tool string, now int64) (name string, n *node, a machine.Answer, ok bool) {
-	substitutes := g.router().of(tool)
-	for _, sick := range [...]bool{false, true} {
-		for _, name = range substitutes {
-			if !g.Registry.Available(name) || (g.Registry.HealthStatus(name) == Unhealthy) != sick {
-				continue
-			}
-			if n, a = g.Registry.admit(name, now, 0, true); a.Reason == machine.Admitted {
-				return name, n, a, true
-			}
-		}
-	}
-	return "", nil, machine.Answer{}, false
 }
 
 // fail reports the error of a call, also if the Classifier ends the goroutine.

@@ -196,23 +196,30 @@ func (s *Stats) refusedInRow() uint64 {
 // endRefusals notes that a call was admitted after some were refused.
 func (s *Stats) endRefusals() { s.refusedBefore.Store(s.refused.Load()) }
 
-// Counts are the figures of one [Stats] at one moment. Attempts are counted, each for
-// the tool that ran. Sums of durations stay at their maximum instead of overflowing.
+// Counts are the figures of one [Stats] at one moment. Attempts are counted, each
+// for the tool that ran. Sums of durations stay at their maximum instead of
+// overflowing.
+//
+// Counts have no JSON of their own: the tags are the keys in that of [ToolHealth],
+// which has the durations as "average_seconds", "average_success_seconds" and
+// "max_seconds".
 type Counts struct {
-	Successes uint64          // attempts that worked
-	Failures  uint64          // attempts whose failure counts against the tool
-	ByKind    map[Kind]uint64 // failures by kind; nil without any
-	Rejected  uint64          // attempts whose request the tool rejected
-	Throttled uint64          // attempts that the tool asked to repeat later
-	Neutral   uint64          // attempts that say nothing about the tool
-	Refused   uint64          // calls that were not made
+	Successes uint64          `json:"successes"`                  // attempts that worked
+	Failures  uint64          `json:"failures"`                   // attempts whose failure counts against the tool
+	ByKind    map[Kind]uint64 `json:"failures_by_kind,omitempty"` // failures by kind; nil without any
+	Rejected  uint64          `json:"rejected"`                   // attempts whose request the tool rejected
+	Throttled uint64          `json:"throttled"`                  // attempts that the tool asked to repeat later
+	Neutral   uint64          `json:"neutral"`                    // attempts that say nothing about the tool
+	Refused   uint64          `json:"refused"`                    // calls that were not made
 
-	Average        time.Duration // of successes and failures; 0 without any
-	AverageSuccess time.Duration // of successes; 0 without any
-	Max            time.Duration // of successes and failures
+	// Average and Max include failures: a timeout is part of how slow a tool is.
+	// All three are zero without any.
+	Average        time.Duration `json:"-"`
+	AverageSuccess time.Duration `json:"-"`
+	Max            time.Duration `json:"-"`
 
 	// EWMA is the moving average of success, 0 to 1: each call weighs 30 %.
-	EWMA float64
+	EWMA float64 `json:"ewma"`
 }
 
 // TotalCalls returns Successes + Failures.
@@ -306,21 +313,21 @@ func (s *Stats) outcome(okTotal *atomic.Uint64, v Verdict, took int64) {
 
 // GuardCounts are the figures of a tool's guarded calls. The share of calls that
 // went wrong is Failed/Calls, the retries for each call are Retries/Calls. Old
-// credentials do not show in Failed: watch Rejected.
+// credentials do not show in Failed: watch Rejected. In JSON, durations are numbers
+// of seconds.
 type GuardCounts struct {
-	Calls           uint64 // calls that asked for this tool, running ones included
-	Failed          uint64 // calls that no tool answered, including those answered by a Partial handler
-	Rejected        uint64 // calls that ended because a tool rejected the request; not in Failed
-	Canceled        uint64 // calls that ended because the caller gave up; not in Failed
-	Attempts        uint64 // runs of this tool, whichever tool the call asked for
-	Retries         uint64 // attempts that were not the first of their call
-	Refusals        uint64 // attempts that the breaker refused
-	Fallbacks       uint64 // calls of this tool that a substitute served
-	BudgetExhausted uint64 // retries that the budget forbade
-	Abandoned       int64  // detached attempts that are still running
-	InFlight        int    // calls that are running, waiting ones included
-	// Oldest is the age of the oldest call in InFlight.
-	Oldest time.Duration
+	Calls           uint64        `json:"calls"`            // calls that asked for this tool, running ones included
+	Failed          uint64        `json:"failed"`           // calls that no tool answered, including those answered by a Partial handler
+	Rejected        uint64        `json:"rejected"`         // calls that ended because a tool rejected the request; not in Failed
+	Canceled        uint64        `json:"canceled"`         // calls that ended because the caller gave up; not in Failed
+	Attempts        uint64        `json:"attempts"`         // runs of this tool, whichever tool the call asked for
+	Retries         uint64        `json:"retries"`          // attempts that were not the first of their call
+	Refusals        uint64        `json:"refusals"`         // attempts that the breaker refused
+	Fallbacks       uint64        `json:"fallbacks"`        // calls of this tool that a substitute served
+	BudgetExhausted uint64        `json:"budget_exhausted"` // retries that the budget forbade
+	Abandoned       int64         `json:"abandoned"`        // detached attempts that are still running
+	InFlight        int           `json:"in_flight"`        // calls that are running, waiting ones included
+	Oldest          time.Duration `json:"oldest_seconds"`   // age of the oldest call in InFlight
 }
 
 // guardStats are the counters of one tool's guarded calls.
@@ -370,13 +377,4 @@ func (g *guardStats) read(now int64) GuardCounts {
 		c.Oldest = time.Duration(max(now-oldest, 0))
 	}
 	return c
-}
-
-// takeToken takes a token out of the tool's bucket, or counts that there is none.
-func (g *guardStats) takeToken(size int) bool {
-	if g.tokens.Take(size) {
-		return true
-	}
-	g.exhausted.Add(1)
-	return false
 }

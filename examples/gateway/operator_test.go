@@ -75,7 +75,7 @@ func TestGateway_OperatorIsolatesAndResets(t *testing.T) {
 	}
 }
 
-func TestGateway_LogOfCallsHasTheToolsOwnErrors(t *testing.T) {
+func TestGateway_CallLogHasErrorsOfTools(t *testing.T) {
 	status := http.StatusServiceUnavailable
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	defer server.Close()
@@ -96,7 +96,7 @@ func TestGateway_LogOfCallsHasTheToolsOwnErrors(t *testing.T) {
 	if len(logged) != 3 {
 		t.Fatalf("want two attempts that failed and their call, and nothing of what works: %s", &out)
 	}
-	const own = "status 503"
+	const own = "HTTP status 503"
 	if logged[0].Err != own || logged[0].Reason != "tool_retry:allowed" || logged[1].Tool != "search" {
 		t.Errorf("the attempts: %+v", logged[:2])
 	}

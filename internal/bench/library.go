@@ -3,13 +3,14 @@ package bench
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/toolhealth/toolhealth"
 )
 
-// The names of the cases of toolhealth that bars speak of.
+// Names of the cases of toolhealth that bars use.
 const (
 	ByName        = "toolhealth/by-name"
 	ByNameRefused = "toolhealth/by-name/refused"
@@ -47,7 +48,7 @@ func NewRegistry(names []string, change ...func(*toolhealth.BreakerConfig)) *too
 	return r
 }
 
-// NeverOpens counts failures in a row without an end in sight.
+// NeverOpens counts failures in a row and never opens.
 func NeverOpens(c *toolhealth.BreakerConfig) { c.FailureThreshold = math.MaxInt32 }
 
 // opensForHours opens at the first failure, for longer than a benchmark runs.
@@ -72,7 +73,7 @@ func OpenRegistry(names []string) *toolhealth.Registry {
 	return r
 }
 
-// ByNameCalls makes n calls that succeed, in the two steps by name.
+// ByNameCalls makes n calls by name that succeed.
 func ByNameCalls(r *toolhealth.Registry, names []string, n int) {
 	c := over(names)
 	for range n {
@@ -92,8 +93,8 @@ func GateCalls(g *toolhealth.Gate, names []string, n int) {
 	}
 }
 
-// deferred is a call as the documentation has it: whatever happens in between,
-// the permit is given back.
+// deferred is a call in the form of the documentation: a deferred Release gives the
+// permit back in any case.
 func deferred(g *toolhealth.Gate, ctx context.Context, name string) error {
 	permit, err := g.Allow(ctx, name)
 	if err != nil {
@@ -104,9 +105,15 @@ func deferred(g *toolhealth.Gate, ctx context.Context, name string) error {
 	return nil
 }
 
+// library are the cases of one goroutine, but those of the guard.
 func library() []Case {
+	return slices.Concat(namedCalls(), namedTransitions(), gateSuccesses(), gateFailures(), readings(), alone(), summaries())
+}
+
+// namedCalls are the cases of calls by name whose breakers stay as they are.
+func namedCalls() []Case {
 	one := thousand.Lookups[:1]
-	cases := []Case{
+	return []Case{
 		{Name: ByName, Keeps: keepsAll, New: func(*Teardown) func(int) {
 			r := NewRegistry(thousand.Registered)
 			return func(n int) { ByNameCalls(r, thousand.Lookups, n) }
@@ -135,6 +142,12 @@ func library() []Case {
 				}
 			}
 		}},
+	}
+}
+
+// namedTransitions are the cases of calls by name that change a breaker.
+func namedTransitions() []Case {
+	return []Case{
 		{Name: "toolhealth/by-name/probe-fails", Keeps: "one transition of two for each call", New: func(*Teardown) func(int) {
 			r := NewRegistry(thousand.Registered, opensForNoTime)
 			for _, name := range thousand.Registered {
@@ -162,6 +175,13 @@ func library() []Case {
 				}
 			}
 		}},
+	}
+}
+
+// gateSuccesses are the cases of calls through a gate that succeed.
+func gateSuccesses() []Case {
+	one := thousand.Lookups[:1]
+	return []Case{
 		{Name: GateDone, Keeps: keepsPermit, New: func(*Teardown) func(int) {
 			g := &toolhealth.Gate{Registry: NewRegistry(thousand.Registered)}
 			return func(n int) { GateCalls(g, thousand.Lookups, n) }
@@ -179,6 +199,12 @@ func library() []Case {
 			g := &toolhealth.Gate{Registry: NewRegistry(one)}
 			return func(n int) { GateCalls(g, one, n) }
 		}},
+	}
+}
+
+// gateFailures are the cases of calls through a gate that are refused or fail.
+func gateFailures() []Case {
+	return []Case{
 		{Name: GateRefused, Keeps: "refusals; the error says why and how long", New: func(*Teardown) func(int) {
 			g := &toolhealth.Gate{Registry: OpenRegistry(thousand.Registered)}
 			return func(n int) {
@@ -215,6 +241,12 @@ func library() []Case {
 				}
 			}
 		}},
+	}
+}
+
+// readings are the cases of questions about one tool.
+func readings() []Case {
+	return []Case{
 		{Name: "toolhealth/available/closed", New: func(*Teardown) func(int) {
 			r := NewRegistry(thousand.Registered)
 			return func(n int) {
@@ -243,6 +275,12 @@ func library() []Case {
 				}
 			}
 		}},
+	}
+}
+
+// alone are the cases of the parts of a registry by themselves.
+func alone() []Case {
+	return []Case{
 		{Name: "toolhealth/breaker-alone", Keeps: "streak", New: func(*Teardown) func(int) {
 			b, err := toolhealth.NewBreaker(toolhealth.DefaultBreakerConfig())
 			must(err == nil)
@@ -262,6 +300,11 @@ func library() []Case {
 			}
 		}},
 	}
+}
+
+// summaries are the cases of the summary, by the number of tools.
+func summaries() []Case {
+	var cases []Case
 	for _, size := range []struct {
 		name string
 		n    int
@@ -307,8 +350,8 @@ func parallel() []Case {
 			return func(n int) { Spread(k, n, func(w, n int) { ByNameCalls(r, names(w), n) }) }
 		}}
 	}
-	// floor is what the parts of a call allow: two clocks, two additions and a
-	// lookup, each goroutine in a map of its own, with its own words or all with one.
+	// floor is the least cost of the parts of a call: two clocks, two additions and a
+	// lookup. Each goroutine has its own map, and its own words or one for all.
 	floor := func(name string, k int, apart bool) Case {
 		return Case{Name: name, Procs: 2, Workers: k, New: func(*Teardown) func(int) {
 			type padded struct {

@@ -15,7 +15,7 @@ type Ordered[E any] struct {
 	mu   sync.Mutex // never held while a hook runs
 	next uint64     // epoch of the next event to deliver
 	// busy means that a goroutine delivers. It is written under mu; Delivering
-	// reads it without.
+	// reads it without the lock.
 	busy atomic.Bool
 	// pending holds the events that wait for an earlier one or for the goroutine
 	// that delivers; nil if there are none, which is nearly always.
@@ -28,10 +28,10 @@ const MaxPending = 1024
 // NewOrdered returns an Ordered whose first event has this epoch.
 func NewOrdered[E any](first uint64) *Ordered[E] { return &Ordered[E]{next: first} }
 
-// Deliver hands over events of successive epochs, the first of which is given.
-// When it returns they have been delivered, or another goroutine, or a hook
-// further up this one's stack, will deliver them. A hook that ends its goroutine
-// ends it after all others have run.
+// Deliver hands over events of successive epochs, the first of which is epoch. When
+// it returns, they have been delivered, or the goroutine that delivers at this moment
+// will deliver them; if a hook calls Deliver, that may be its own. A hook that ends
+// its goroutine ends it after all others have run.
 func (o *Ordered[E]) Deliver(epoch uint64, events []E, list *List[E]) {
 	next, dropped := o.begin(epoch, events)
 	if dropped > 0 {
@@ -85,8 +85,8 @@ func (o *Ordered[E]) dropOldest() (dropped uint64) {
 	return dropped
 }
 
-// drain delivers events and then what is pending, until nothing is, or the next
-// event has not arrived yet: the goroutine that brings it will go on.
+// drain delivers events and then pending ones, up to the first event that has not
+// arrived yet. The goroutine that brings that event goes on from there.
 func (o *Ordered[E]) drain(events []E, list *List[E]) {
 	done := false
 	defer func() {
@@ -109,8 +109,8 @@ func (o *Ordered[E]) drain(events []E, list *List[E]) {
 	}
 }
 
-// take takes the next event out. It reports false if the event is not there;
-// from then on no goroutine delivers.
+// take removes the next event from pending. It reports false if the event is not
+// there; from then on no goroutine delivers.
 func (o *Ordered[E]) take() (e E, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -28,7 +28,7 @@ import (
 type carrier struct {
 	name      string
 	caught    string // the scope that has to catch it; "" means any
-	step      func(s *Snapshot, ev *Event, now int64) (Snapshot, Answer)
+	step      func(s *Snapshot, ev *Event, now int64) (*Snapshot, Answer)
 	refusal   func(s *Snapshot, now int64) (Reason, int64)
 	asOf      func(s *Snapshot, now int64) Snapshot
 	blind     bool // gives out probes by a plain store, not by compare-and-swap
@@ -238,7 +238,8 @@ func (x *exploration) run() float64 {
 	}
 	if x.tripped {
 		for w.snap.State == Closed {
-			w.snap, _ = x.step(&w.snap, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}, 0)
+			next, _ := x.step(&w.snap, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}, 0)
+			w.snap = *next
 		}
 		w.promised, w.now = w.snap.Until, w.snap.Until-1
 	}
@@ -488,8 +489,8 @@ func (x *exploration) load(w *world, i int) {
 		counted.Ended = uint64(w.ended)
 		c.ev = &counted
 	}
-	if next, a := x.step(&w.snap, c.ev, c.now); !a.Changed {
-		x.checkReport(c, &w.snap, &next)
+	if next, a := x.step(&w.snap, c.ev, c.now); next == &w.snap {
+		x.checkReport(c, &w.snap, next)
 		x.end(w, i, a)
 		return
 	}
@@ -502,13 +503,13 @@ func (x *exploration) swap(w *world, i int) {
 	c := &w.callers[i]
 	before := w.snap
 	next, a := x.step(c.old, c.ev, c.now)
-	x.checkSwap(w, c, &before, &next, &a)
+	x.checkSwap(w, c, &before, next, &a)
 	for j := range w.callers[:x.callers] {
 		if j != i && w.callers[j].pc == pcLoaded {
 			w.callers[j].lost = true
 		}
 	}
-	w.snap = next
+	w.snap = *next
 	for _, ch := range a.Changes() {
 		w.promised = ch.When + ch.Wait
 	}
@@ -518,11 +519,11 @@ func (x *exploration) swap(w *world, i int) {
 	if c.ev.Op == OpSettle || c.ev.Op == OpRelease {
 		c.spent++
 	}
-	x.countUndecided(w, c.ev, &before, &next, &a)
+	x.countUndecided(w, c.ev, &before, next, &a)
 	ev := c.ev
 	x.end(w, i, a)
 	if x.torn {
-		c.pc, c.ev, c.old = pcTorn, ev, &next
+		c.pc, c.ev, c.old = pcTorn, ev, next
 		w.snap.Until = before.Until
 	}
 }
@@ -579,7 +580,7 @@ func (x *exploration) checkState(w *world) {
 	if r, d := x.refusal(&seen, w.now); r != reason || d != wait {
 		x.fail("Health says %v, %d, and the gate %v, %d", r, d, reason, wait)
 	}
-	if _, _, quiet := s.Refusal(w.now); quiet && a.Changed {
+	if _, _, quiet := s.Refusal(w.now); quiet && next != s {
 		x.fail("a refusal without a step, and the step would change something")
 	}
 
@@ -629,32 +630,32 @@ func (x *exploration) checkState(w *world) {
 
 // checkRecovery finds a way back to closed that needs nobody's help: wait as told
 // and let probes succeed. Where nobody knows when, the operator resets.
-func (x *exploration) checkRecovery(w *world, asked Snapshot, a Answer) {
-	s, now := w.snap, w.now
+func (x *exploration) checkRecovery(w *world, asked *Snapshot, a Answer) {
+	s, now := &w.snap, w.now
 	for range s.Params.successes + 1 {
 		if s.State == Closed {
 			return
 		}
 		if s.untold { // the hooks of its probe hang
 			now = later(s.Until, s.cooldown)
-			asked, a = x.step(&s, &Event{Op: OpAdmit}, now)
+			asked, a = x.step(s, &Event{Op: OpAdmit}, now)
 		}
 		if s.isolated || s.State == HalfOpen && s.Until == Forever {
-			if s, _ = x.step(&s, &Event{Op: OpReset}, now); s.State != Closed {
+			if s, _ = x.step(s, &Event{Op: OpReset}, now); s.State != Closed {
 				x.fail("not even Reset closes it")
 			}
 			return
 		}
 		if a.Reason != Admitted {
 			now += a.Wait
-			asked, a = x.step(&s, &Event{Op: OpAdmit}, now)
+			asked, a = x.step(s, &Event{Op: OpAdmit}, now)
 		}
 		if !a.Probe {
 			x.fail("waited as it said, and it gives out no probe: %v", a.Reason)
 			return
 		}
-		s, _ = x.step(&asked, &Event{Op: OpSettle, Probe: true, Epoch: a.Epoch}, now)
-		asked, a = x.step(&s, &Event{Op: OpAdmit}, now)
+		s, _ = x.step(asked, &Event{Op: OpSettle, Probe: true, Epoch: a.Epoch}, now)
+		asked, a = x.step(s, &Event{Op: OpAdmit}, now)
 	}
 	x.fail("%d probes succeeded and it is not closed", s.Params.successes+1)
 }
@@ -927,13 +928,14 @@ func brokenCarriers() []carrier {
 				hidden := hide(*s)
 				return realCarrier.refusal(&hidden, now)
 			}
-			c.step = func(s *Snapshot, ev *Event, now int64) (Snapshot, Answer) {
+			c.step = func(s *Snapshot, ev *Event, now int64) (*Snapshot, Answer) {
 				hidden := hide(*s)
-				n, a := Step(&hidden, ev, now)
+				next, a := Step(&hidden, ev, now)
+				n := *next
 				if n.Epoch == s.Epoch && n.State == HalfOpen {
 					n.Until = s.Until
 				}
-				return n, a
+				return changed(s, n), a
 			}
 		}),
 		broken("only the gate notices the end of a lease", func(c *carrier) {
@@ -954,9 +956,23 @@ func brokenCarriers() []carrier {
 			}
 			c.asOf = func(s *Snapshot, now int64) Snapshot { return late(*s, now).AsOf(now) }
 			c.refusal = func(s *Snapshot, now int64) (Reason, int64) { return realCarrier.refusal(late(*s, now), now) }
-			c.step = func(s *Snapshot, ev *Event, now int64) (Snapshot, Answer) { return Step(late(*s, now), ev, now) }
+			c.step = func(s *Snapshot, ev *Event, now int64) (*Snapshot, Answer) { return Step(late(*s, now), ev, now) }
 		}),
 	)
+}
+
+// changed returns next as Step does: s itself if nothing is different.
+func changed(s *Snapshot, next Snapshot) *Snapshot {
+	if next == *s {
+		return s
+	}
+	return &next
+}
+
+// stepped is Step with values, for what will be changed afterwards.
+func stepped(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+	next, a := Step(&s, &ev, now)
+	return *next, a
 }
 
 // brokenSteps are those of brokenCarriers that only step otherwise.
@@ -964,7 +980,10 @@ func brokenSteps() []carrier {
 	stepping := func(name string, f func(s Snapshot, ev Event, now int64) (Snapshot, Answer)) carrier {
 		c := realCarrier
 		c.name = name
-		c.step = func(s *Snapshot, ev *Event, now int64) (Snapshot, Answer) { return f(*s, *ev, now) }
+		c.step = func(s *Snapshot, ev *Event, now int64) (*Snapshot, Answer) {
+			n, a := f(*s, *ev, now)
+			return changed(s, n), a
+		}
 		return c
 	}
 	// under is a machine that works under other params than it was given.
@@ -974,11 +993,10 @@ func brokenSteps() []carrier {
 			change(&other)
 			changed := s
 			changed.Params = &other
-			n, a := Step(&changed, &ev, now)
+			n, a := stepped(changed, ev, now)
 			if n.Params == &other {
 				n.Params = s.Params
 			}
-			a.Changed = n != s
 			return n, a
 		})
 		c.caught, c.compared = caught, true
@@ -997,21 +1015,21 @@ func brokenSteps() []carrier {
 		stepping("epochs are not looked at", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 			seen := s.AsOf(now)
 			ev.Epoch = seen.Epoch
-			return Step(&s, &ev, now)
+			return stepped(s, ev, now)
 		}),
 		stepping("any success closes a half-open breaker", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 			if seen := s.AsOf(now); ev.Op == OpSettle && ev.Outcome == Success && seen.State == HalfOpen {
 				ev.ByName = true
 			}
-			return Step(&s, &ev, now)
+			return stepped(s, ev, now)
 		}),
 		stepping("a late success closes", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
-			n, a := Step(&s, &ev, now)
+			n, a := stepped(s, ev, now)
 			if ev.Op == OpSettle && ev.Outcome == Success && n.State == Open && !n.isolated {
 				n.closeAt(max(now, n.Since))
 				n.Epoch++
 				a.record(&n, Open, CauseProbeSucceeded)
-				a.Changed, a.Epoch = true, n.Epoch
+				a.Epoch = n.Epoch
 			}
 			return n, a
 		}),
@@ -1019,11 +1037,11 @@ func brokenSteps() []carrier {
 			if ev.Op == OpSettle && ev.Outcome == Neutral {
 				return s, Answer{Epoch: s.Epoch}
 			}
-			return Step(&s, &ev, now)
+			return stepped(s, ev, now)
 		}),
 		in("probes without a verdict", stepping("probes without a verdict follow each other at once", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 			s.undecided = 0
-			n, a := Step(&s, &ev, now)
+			n, a := stepped(s, ev, now)
 			n.undecided = 0
 			return n, a
 		})),
@@ -1031,31 +1049,31 @@ func brokenSteps() []carrier {
 			if ev.Op == OpRelease {
 				ev.Op, ev.Outcome = OpSettle, Neutral
 			}
-			return Step(&s, &ev, now)
+			return stepped(s, ev, now)
 		})),
 		in("hooks take time", stepping("the lease runs while hooks are told", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 			ev.Hooked = false
-			return Step(&s, &ev, now)
+			return stepped(s, ev, now)
 		})),
 		in("hooks take time", stepping("a hook that hangs keeps the probe", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
-			n, a := Step(&s, &ev, now)
+			n, a := stepped(s, ev, now)
 			if n.untold {
 				n.Until = Forever
 			}
 			return n, a
 		})),
 		in("a lease comes later", stepping("a lease from a configuration comes with the next probe", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
-			n, a := Step(&s, &ev, now)
+			n, a := stepped(s, ev, now)
 			if ev.Op == OpConfigure && s.State == HalfOpen && s.Until == Forever && n.State == HalfOpen {
 				n.Until, n.lease = s.Until, s.lease
 			}
 			return n, a
 		})),
 		stepping("a reset keeps the epoch", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
-			n, a := Step(&s, &ev, now)
+			n, a := stepped(s, ev, now)
 			if ev.Op == OpReset {
 				n.Epoch = s.Epoch
-				a.Changed, a.Epoch = n != s, n.Epoch
+				a.Epoch = n.Epoch
 			}
 			return n, a
 		}),
@@ -1063,30 +1081,29 @@ func brokenSteps() []carrier {
 			if ev.Op == OpSettle && ev.Outcome == Throttled {
 				ev.Epoch = max(ev.Epoch, s.operated)
 			}
-			return Step(&s, &ev, now)
+			return stepped(s, ev, now)
 		})),
 		in("failures that ask to wait", stepping("a failure's stated wait binds its own call only", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 			if ev.Outcome == Failure {
 				ev.RetryAfter = 0
 			}
-			return Step(&s, &ev, now)
+			return stepped(s, ev, now)
 		})),
 		in("failures that ask to wait", stepping("a failure with a stated wait does not count", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 			if ev.Op == OpSettle && ev.Outcome == Failure && ev.RetryAfter > 0 {
 				ev.Outcome = Throttled
 			}
-			return Step(&s, &ev, now)
+			return stepped(s, ev, now)
 		})),
 		in("failures that ask to wait", stepping("a stated wait has no bound of its own", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 			unbounded := *s.Params
 			unbounded.maxStated = max(unbounded.maxOpen, statedWait)
 			loose := s
 			loose.Params = &unbounded
-			n, a := Step(&loose, &ev, now)
+			n, a := stepped(loose, ev, now)
 			if n.Params == &unbounded {
 				n.Params = s.Params
 			}
-			a.Changed = n != s
 			return n, a
 		})),
 		stepping("late failures restart the cooldown without a bound", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
@@ -1094,11 +1111,10 @@ func brokenSteps() []carrier {
 			unbounded.maxOpen = 0
 			loose := s
 			loose.Params = &unbounded
-			n, a := Step(&loose, &ev, now)
+			n, a := stepped(loose, ev, now)
 			if n.Params == &unbounded {
 				n.Params = s.Params
 			}
-			a.Changed = n != s
 			return n, a
 		}),
 	}

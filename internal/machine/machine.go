@@ -103,6 +103,7 @@ type Event struct {
 
 	LeaseFloor int64   // OpAdmit: the shortest lease of a probe
 	Hooked     bool    // OpAdmit: hooks will be told of a probe before it begins, and OpBegin will follow
+	NoProbe    bool    // OpAdmit: the caller must not be the probe
 	Draw       float64 // any op that may begin a cooldown: in [0,1), where it falls within its jitter
 	Params     *Params // OpConfigure
 }
@@ -120,17 +121,20 @@ type Change struct {
 
 // Answer is the output of [Step], apart from the next snapshot.
 type Answer struct {
-	Changed bool   // the next snapshot differs and has to be stored
 	Probe   bool   // OpAdmit: the caller got the probe
 	Reason  Reason // OpAdmit: why the caller is refused
 	n       uint8  // of changes
 	Epoch   uint64 // of the next snapshot, which admits the caller
 	Wait    int64  // OpAdmit: how long the tool will keep refusing; zero if it does not
-	changes [2]Change
+	changes [MaxChanges]Change
 }
 
+// MaxChanges is how many transitions one event can cause: the end of a lease may
+// come before another one.
+const MaxChanges = 2
+
 // Changes returns the transitions from the old snapshot to the next one, oldest
-// first: the end of a lease may come before another change.
+// first.
 func (a *Answer) Changes() []Change { return a.changes[:a.n] }
 
 // Snapshot is everything that a breaker remembers. It never changes: each change
@@ -264,26 +268,33 @@ func (s *Snapshot) refusalBesideProbe(now int64) (reason Reason, wait int64, qui
 	return ProbeInFlight, due - now, true
 }
 
-// Step returns what a breaker is after an event, and the answer to the event. It
-// is pure: it reads s and ev and writes nothing but its results.
-func Step(s *Snapshot, ev *Event, now int64) (next Snapshot, a Answer) {
+// Step returns what a breaker is after an event, and the answer to the event. If
+// the event changes nothing, next is s itself. Step is pure: it reads s and ev and
+// writes nothing but its results.
+func Step(s *Snapshot, ev *Event, now int64) (next *Snapshot, a Answer) {
 	now = max(now, s.Since)
-	next = s.AsOf(now)
+	n := *s
 	if s.expired(now) {
-		a.record(&next, s.State, CauseLeaseExpired)
+		n = s.AsOf(now)
+		a.record(&n, s.State, CauseLeaseExpired)
 	}
-	from := next.State
-	if cause := next.apply(ev, now, &a); cause != CauseNone {
-		next.Epoch++
-		if from == Closed && next.State == Open {
-			next.Trips++
+	from := n.State
+	if cause := n.apply(ev, now, &a); cause != CauseNone {
+		n.Epoch++
+		if from == Closed && n.State == Open {
+			n.Trips++
 		}
 		if cause == CauseReset || cause == CauseIsolated {
-			next.operated = next.Epoch
+			n.operated = n.Epoch
 		}
-		a.record(&next, from, cause)
+		a.record(&n, from, cause)
 	}
-	a.Changed, a.Epoch = next != *s, next.Epoch
+	a.Epoch = n.Epoch
+	if n == *s {
+		return s, a
+	}
+	next = new(Snapshot) // here, so that n itself stays on the stack
+	*next = n
 	return next, a
 }
 
@@ -362,6 +373,10 @@ func (s *Snapshot) admit(ev *Event, now int64, a *Answer) Cause {
 	}
 	if s.State == Closed {
 		s.Until = 0 // a throttle that is over
+		return CauseNone
+	}
+	if ev.NoProbe {
+		a.Reason, a.Wait = CircuitOpen, s.Params.Hint()
 		return CauseNone
 	}
 	a.Probe = true

@@ -90,14 +90,14 @@ func TestParams_BoundOfOneNanosecondIsBound(t *testing.T) {
 	p := NewParams(c)
 	assert.Equal(t, int64(1), p.cooldown(5, 0))
 	assert.Equal(t, int64(1), p.Cap(9))
-	s := Snapshot{Params: p, State: Open, Since: 100, Until: 100, Epoch: 2}
+	s := &Snapshot{Params: p, State: Open, Since: 100, Until: 100, Epoch: 2}
 	assert.True(t, s.postpone(100, 50))
 	assert.Equal(t, int64(101), s.Until)
-	s, _ = Step(&s, &Event{Op: OpAdmit}, 200)
+	s, _ = Step(s, &Event{Op: OpAdmit}, 200)
 	assert.Equal(t, int64(201), s.Until, "a lease of one nanosecond is a lease")
 
 	p = NewParams(Config{FailureThreshold: 1, RecoveryDuration: 1})
-	s = Snapshot{Params: p}
+	s = &Snapshot{Params: p}
 	s.learn(math.MaxInt64)
 	assert.Equal(t, int64(MaxDuration), s.learned, "without a bound a lease still ends")
 }

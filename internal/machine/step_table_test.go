@@ -422,9 +422,9 @@ func changeSnapshot(t *testing.T, s *Snapshot, text string) {
 	}
 }
 
-func stepSituation(t *testing.T, text string) Snapshot {
-	s := Snapshot{Params: stepConfigs["table"], Epoch: 7, failedAt: 900 * stepSecond}
-	changeSnapshot(t, &s, text)
+func stepSituation(t *testing.T, text string) *Snapshot {
+	s := &Snapshot{Params: stepConfigs["table"], Epoch: 7, failedAt: 900 * stepSecond}
+	changeSnapshot(t, s, text)
 	return s
 }
 
@@ -545,16 +545,17 @@ func TestStep_Table(t *testing.T) {
 		}
 		delete(rows, pair)
 		before := stepSituation(t, snapshotText)
-		want := before
-		changeSnapshot(t, &want, row[3])
+		was, want := *before, new(*before)
+		changeSnapshot(t, want, row[3])
 		if what == "reset" || what == "isolate" {
 			want.operated = want.Epoch // in every such row
 		}
 		ev := stepEvent(what, permit)
-		got, a := Step(&before, &ev, stepNow*stepSecond)
+		got, a := Step(before, &ev, stepNow*stepSecond)
 		assert.Equal(t, want, got, pair)
 		assert.Equal(t, row[4], stepAnswerText(ev, a), pair)
-		assert.Equal(t, got != before, a.Changed, pair)
+		assert.Equal(t, was, *before, "a snapshot never changes: %s", pair)
+		assert.Equal(t, *got != *before, got != before, "nothing is allocated for what stays: %s", pair)
 		assert.Equal(t, got.Epoch, a.Epoch, pair)
 		require.Equal(t, before.Epoch+uint64(a.n), got.Epoch, pair)
 		for i, c := range a.Changes() {
@@ -568,20 +569,21 @@ func TestStep_Table(t *testing.T) {
 	}
 	for _, s := range stepSituations { // a permit from before an operator's word changes nothing
 		before := stepSituation(t, s.snapshot+" operated=5")
-		noted, _ := Step(&before, &Event{Op: OpKeepAlive}, stepNow*stepSecond) // the end of a lease
+		noted, _ := Step(before, &Event{Op: OpKeepAlive}, stepNow*stepSecond) // the end of a lease
 		for _, what := range stepOutcomes {
 			for _, permit := range []string{"stale", "stale-probe"} {
 				ev := stepEvent(what, permit)
 				ev.Epoch = 4
-				got, _ := Step(&before, &ev, stepNow*stepSecond)
+				got, _ := Step(before, &ev, stepNow*stepSecond)
 				assert.Equal(t, noted, got, "%s | %s | void %s", s.name, what, permit)
 				ev.Epoch = 5 // the operator's own epoch is not before it
-				got, _ = Step(&before, &ev, stepNow*stepSecond)
-				older := before
+				got, _ = Step(before, &ev, stepNow*stepSecond)
+				older := *before
 				older.operated = 0
-				want, _ := Step(&older, &ev, stepNow*stepSecond)
+				next, _ := Step(&older, &ev, stepNow*stepSecond)
+				want := *next
 				want.operated = 5
-				assert.Equal(t, want, got, "%s | %s | %s", s.name, what, permit)
+				assert.Equal(t, want, *got, "%s | %s | %s", s.name, what, permit)
 			}
 		}
 	}

@@ -416,7 +416,7 @@ func TestC116_SubstituteGetsItsOwnArgumentsOrDoesNotRun(t *testing.T) {
 	assert.ErrorIs(t, err, down, "the primary's error stays reachable")
 	h := caseHealth(t, r, "b")
 	assert.EqualValues(t, 1, h.Rejected)
-	assert.Zero(t, h.Failures, "a rejected request is not b's ill health")
+	assert.Zero(t, h.Failures, "a rejected request does not count against b")
 }
 
 func TestC118_CallInfoNamesServingTool(t *testing.T) {
@@ -434,6 +434,9 @@ func TestC118_CallInfoNamesServingTool(t *testing.T) {
 		out, err := toolhealth.Call(ctx, guard, "a", call)
 		require.NoError(t, err)
 		assert.Equal(t, "b", out)
+		require.Len(t, info.Skipped, 1, "call %d", i)
+		assert.Equal(t, "a", info.Skipped[0].Tool)
+		info.Skipped = nil
 		assert.Equal(t, toolhealth.CallInfo{Requested: "a", Served: "b", Attempts: attempts}, *info, "call %d", i)
 	}
 	assert.EqualValues(t, 4, caseHealth(t, r, "a").Guard.Fallbacks)
@@ -474,11 +477,11 @@ func TestC127_AbandonedCallsAreCountedUntilTheyEnd(t *testing.T) {
 				return "too late", nil
 			})
 		}
-		assert.EqualValues(t, 9, caseHealth(t, r, "slow").Guard.Abandoned, "those that began in the last 480ms")
+		assert.EqualValues(t, 9, caseHealth(t, r, "slow").Guard.Abandoned, "the calls that began in the last 480ms")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		h := caseHealth(t, r, "slow")
-		assert.Zero(t, h.Guard.Abandoned, "all have ended; the bubble would tell if not")
+		assert.Zero(t, h.Guard.Abandoned, "all have ended; otherwise the bubble would report it")
 		assert.EqualValues(t, 1000, h.Failures)
 		assert.Zero(t, h.Successes, "late results are dropped")
 		assert.Zero(t, h.InFlight)
@@ -489,7 +492,7 @@ func TestC127_AbandonedCallsAreCountedUntilTheyEnd(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		h = caseHealth(t, r, "stuck")
-		assert.EqualValues(t, 10, h.Guard.Abandoned, "visible for as long as it lasts")
+		assert.EqualValues(t, 10, h.Guard.Abandoned, "visible for as long as the call runs")
 		assert.EqualValues(t, 10, h.Failures)
 		close(never)
 		synctest.Wait()
@@ -509,7 +512,7 @@ func TestC129_EndingRootContextEndsAllCalls(t *testing.T) {
 			wg.Go(func() {
 				_, err := toolhealth.Call(root, guard, "search", func(ctx context.Context, _ string) (string, error) {
 					if i%2 == 0 {
-						return "", status(503) // and into the back-off
+						return "", status(503) // into the back-off
 					}
 					<-ctx.Done()
 					return "", ctx.Err()
@@ -549,4 +552,113 @@ func TestC139_FailedCallTellsModelWhatToDo(t *testing.T) {
 	require.NoError(t, json.Unmarshal(data, &told))
 	assert.Equal(t, "tool_unavailable:circuit_open", told["reason"])
 	assert.Equal(t, 30.0, told["retry_after_seconds"])
+}
+
+// Fifty calls are in flight when the tool asks each of them to wait for five seconds.
+func TestC163_CallersWithOneStatedWaitDoNotReturnTogether(t *testing.T) {
+	for _, budget := range []int{0, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			guard := caseGuard(t, &toolhealth.Gate{Registry: caseRegistry(t, nil)}, func(c *toolhealth.GuardConfig) {
+				c.Default.Jitter, c.Default.RetryBudget = 1, budget
+			})
+			began := time.Now()
+			returned, ok := returnAfterThrottle(t, guard, 50)
+			assert.Equal(t, 50, ok, "C194: a wait that the tool stated costs no token")
+			at := map[time.Duration]int{}
+			for _, when := range returned {
+				after := when.Sub(began) - time.Second // since the answers
+				at[after]++
+				assert.GreaterOrEqual(t, after, 5*time.Second)
+				assert.LessOrEqual(t, after, 5*time.Second+100*time.Millisecond)
+			}
+			assert.Greater(t, len(at), 40, "moments at which one of 50 callers comes back")
+		})
+	}
+}
+
+// returnAfterThrottle makes so many calls at once, each of which is throttled for five
+// seconds in its first attempt. It returns when the second ones began, and how many
+// calls had an answer.
+func returnAfterThrottle(t *testing.T, guard *toolhealth.Guard, calls int) (returned []time.Time, ok int) {
+	t.Helper()
+	var mu sync.Mutex
+	var callers sync.WaitGroup
+	for range calls {
+		callers.Go(func() {
+			runs := 0
+			_, err := toolhealth.Call(t.Context(), guard, "search", func(context.Context, string) (string, error) {
+				if runs++; runs == 1 {
+					time.Sleep(time.Second) // until all calls are in flight
+					return "", &scenario.StatusError{StatusCode: 429, Header: http.Header{"Retry-After": {"5"}}}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				returned = append(returned, time.Now())
+				return "", nil
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				ok++
+			}
+		})
+	}
+	callers.Wait()
+	return returned, ok
+}
+
+// The host's own timer cancels each call, and its cause says that time was up: above the
+// floor the tool hangs, below it the caller gave the tool no chance.
+func TestC183_HostsTimerEndsCallAsTimeout(t *testing.T) {
+	for _, c := range []struct {
+		after  time.Duration
+		ran    int
+		reason toolhealth.StopReason
+	}{{45 * time.Second, 3, toolhealth.StopTimeout}, {500 * time.Millisecond, 20, toolhealth.StopCanceled}} {
+		synctest.Test(t, func(t *testing.T) {
+			guard := caseGuard(t, &toolhealth.Gate{Registry: caseRegistry(t, nil)}, nil)
+			ran := 0
+			for range 20 {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				timer := time.AfterFunc(c.after, func() { cancel(context.DeadlineExceeded) })
+				_, err := toolhealth.Call(ctx, guard, "search", func(ctx context.Context, _ string) (string, error) {
+					ran++
+					<-ctx.Done()
+					return "", ctx.Err()
+				})
+				timer.Stop()
+				cancel(nil)
+				failure, is := errors.AsType[*toolhealth.ToolError](err)
+				require.True(t, is)
+				if failure.Attempts > 0 {
+					assert.Equal(t, c.reason, failure.Reason)
+					assert.ErrorIs(t, err, context.Canceled)
+				}
+			}
+			assert.Equal(t, c.ran, ran, "%v", c.after)
+		})
+	}
+}
+
+// The tool that moves money is probed by a look at the balance, not by a payment.
+func TestC187_PaymentIsNotTheProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := caseRegistry(t, nil)
+		guard := caseGuard(t, &toolhealth.Gate{Registry: r}, func(c *toolhealth.GuardConfig) { c.Default.SideEffects = true })
+		for range 3 {
+			r.RecordFailure("bank", time.Millisecond)
+		}
+		time.Sleep(30 * time.Second)
+		paid, asked := 0, 0
+		pay := func() error {
+			_, err := toolhealth.Call(toolhealth.WithoutProbe(t.Context()), guard, "bank", always(nil, &paid))
+			return err
+		}
+		require.ErrorIs(t, pay(), toolhealth.ErrCircuitOpen)
+		assert.Zero(t, paid)
+		_, err := toolhealth.Call(t.Context(), guard, "bank", always(nil, &asked))
+		require.NoError(t, err)
+		require.NoError(t, pay())
+		assert.Equal(t, [2]int{1, 1}, [2]int{asked, paid})
+	})
 }

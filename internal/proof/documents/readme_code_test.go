@@ -23,6 +23,7 @@ import (
 var documents = []string{
 	"README.md", "CHANGELOG.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md",
 	"examples/gateway/README.md", "internal/proof/README.md", "testdata/scenarios/README.md",
+	"integrations/httphealth/README.md", "internal/bench/README.md",
 }
 
 func readDocument(t *testing.T, name string) string {
@@ -75,6 +76,7 @@ func TestDocuments_CodeIsCompiledAndRun(t *testing.T) {
 	}{
 		{"README.md", []string{"."}, 1, 3},
 		{"examples/gateway/README.md", []string{"examples/gateway"}, 0, 3},
+		{"integrations/httphealth/README.md", []string{"integrations/httphealth"}, 0, 2},
 	} {
 		source := goFiles(t, c.compiled...)
 		programs, pieces := 0, 0
@@ -95,7 +97,7 @@ func TestDocuments_CodeIsCompiledAndRun(t *testing.T) {
 	}
 }
 
-// wantOutput returns what a program promises in its Output comment.
+// wantOutput returns the output that a program promises in its Output comment.
 func wantOutput(t *testing.T, program string) string {
 	t.Helper()
 	_, after, found := strings.Cut(program, "\t// Output:\n")
@@ -171,7 +173,7 @@ func TestREADME_ConfigurationMeansWhatItSays(t *testing.T) {
 	assert.Equal(t, []string{"search_backup"}, router.Substitutes("search"))
 }
 
-// The summary of the README is that of a registry to which this has happened.
+// The summary of the README is that of a registry after these calls.
 func TestREADME_SummaryIsOneThatRegistryWrites(t *testing.T) {
 	text := blocks(t, "README.md", "json")[1]
 	assert.LessOrEqual(t, strings.Count(text, "\n"), 15)

@@ -94,12 +94,12 @@ func TestGuardConfig_JSON(t *testing.T) {
 	mail := want.Default
 	mail.SideEffects, mail.MaxAttempts = true, 1
 	want.Tools = map[string]toolhealth.Policy{"mail": mail}
-	assert.Equal(t, want, c, "a zero receiver starts from the defaults, an override from the default")
+	assert.Equal(t, want, c, "a zero receiver starts from the defaults, an override from the default policy")
 
 	text, err := json.Marshal(c)
 	require.NoError(t, err)
-	assert.Equal(t, `{"default":{"max_attempts":2,"timeout":"10s","backoff_base":"100ms","backoff_max":"5s","backoff_factor":2,"jitter":1,"max_wait":"30s","retry_budget":10,"side_effects":false,"detach":false},`+
-		`"tools":{"mail":{"max_attempts":1,"timeout":"10s","backoff_base":"100ms","backoff_max":"5s","backoff_factor":2,"jitter":1,"max_wait":"30s","retry_budget":10,"side_effects":true,"detach":false}},`+
+	assert.Equal(t, `{"default":{"max_attempts":2,"timeout":"10s","backoff_base":"100ms","backoff_max":"5s","backoff_factor":2,"jitter":1,"max_wait":"30s","retry_budget":10,"retry_refill":"10s","side_effects":false,"detach":false},`+
+		`"tools":{"mail":{"max_attempts":1,"timeout":"10s","backoff_base":"100ms","backoff_max":"5s","backoff_factor":2,"jitter":1,"max_wait":"30s","retry_budget":10,"retry_refill":"10s","side_effects":true,"detach":false}},`+
 		`"deadline_floor":"1s"}`, string(text))
 	var back toolhealth.GuardConfig
 	require.NoError(t, json.Unmarshal(text, &back))
@@ -118,7 +118,7 @@ func TestGuardConfig_JSON(t *testing.T) {
 
 	before := c
 	for text, says := range map[string]string{
-		`{"default":{"max_attempts":"two","detach":0}}`: "default.detach is 0, must be true or false\ntoolhealth: config: default.max_attempts is \"two\", must be a whole number",
+		`{"default":{"max_attempts":"two","detach":0}}`: "default.max_attempts is \"two\", must be a whole number\ntoolhealth: config: default.detach is 0, must be true or false",
 		`{"tools":{"a":{"retries":3}}}`:                 `tools["a"].retries is unknown, must be one of max_attempts,`,
 		`{"deadline_floor":1}`:                          `deadline_floor is 1, must be a duration such as "30s"`,
 	} {

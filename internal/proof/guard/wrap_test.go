@@ -36,7 +36,7 @@ func TestGuard_WrapReportsWrongAdapterWithoutRouter(t *testing.T) {
 	g := guardOn(t, toolhealth.NewRegistry(), nil)
 	wrong := toolhealth.Substitute("b", func(context.Context, string) (string, error) { return "b", nil })
 	_, err := toolhealth.Wrap(g, "a", fn, wrong)(t.Context(), 1)
-	assert.Contains(t, toolError(t, err).Details(), `Substitute("b") is a func(context.Context, string)`)
+	assert.ErrorContains(t, toolError(t, err).Candidates[0].Err, `Substitute("b") is a func(context.Context, string)`)
 }
 
 func TestGuard_AdapterForPrimaryDoesNotReplaceIt(t *testing.T) {

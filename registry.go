@@ -153,7 +153,7 @@ func (r *Registry) AllowRequest(tool string) bool {
 		}
 		now := r.now()
 		if _, _, quiet := s.Refusal(now); quiet && !s.Params.ObserveOnly {
-			e.seen.Store(now)
+			e.see(now)
 			e.refuse()
 			return false
 		}
@@ -220,7 +220,7 @@ func (r *Registry) admit(tool string, now int64, want request) (*node, machine.A
 			return nil, machine.Answer{Reason: machine.Reason(reason), Wait: r.conf.Load().breaker.Hint()}
 		}
 		e := &n.Value
-		e.seen.Store(now)
+		e.see(now)
 		a, ok := e.decide(now, want, r.hooks.Any())
 		if !ok {
 			continue // it has just been evicted
@@ -595,6 +595,14 @@ func (e *entry) evict(now int64) bool {
 // forgotten.
 func (e *entry) faded(s *machine.Snapshot, now int64) bool {
 	return !s.Forgettable(now) && now >= s.FadesAt(e.lastSeen(now))
+}
+
+// see notes when the tool was asked for, to the second: so a storm of refusals writes
+// seldom.
+func (e *entry) see(now int64) {
+	if seen := e.seen.Load(); seen == askedLately || now-seen >= int64(time.Second) {
+		e.seen.Store(now)
+	}
 }
 
 // lastSeen is when the tool was last asked for or reported of, if something is held

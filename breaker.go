@@ -41,20 +41,20 @@ type Cause uint8
 const (
 	CauseNone             Cause = Cause(machine.CauseNone)
 	CauseFailureThreshold Cause = Cause(machine.CauseFailureThreshold) // closed to open: FailureThreshold consecutive failures
-	CauseTripScore        Cause = Cause(machine.CauseTripScore)        // closed to open: the EWMA fell below TripScore
+	CauseFailureRate      Cause = Cause(machine.CauseFailureRate)      // closed to open: the share of failures reached FailureRate
 	CauseProbeAdmitted    Cause = Cause(machine.CauseProbeAdmitted)    // open to half-open: the cooldown was over and a caller came
 	CauseProbeSucceeded   Cause = Cause(machine.CauseProbeSucceeded)   // half-open to closed, or to open if ProbeSuccesses wants more
 	CauseProbeFailed      Cause = Cause(machine.CauseProbeFailed)      // half-open to open, with a fresh cooldown
 	CauseProbeThrottled   Cause = Cause(machine.CauseProbeThrottled)   // half-open to open: the tool stated a wait
-	CauseProbeReturned    Cause = Cause(machine.CauseProbeReturned)    // half-open to open, the next probe due at once: no verdict
+	CauseProbeReturned    Cause = Cause(machine.CauseProbeReturned)    // half-open to open without a verdict: the next probe is due at once, after three in a row in a cooldown
 	CauseLeaseExpired     Cause = Cause(machine.CauseLeaseExpired)     // half-open to open: the probe did not report in time
 	CauseReset            Cause = Cause(machine.CauseReset)            // any to closed: an operator's Reset
 	CauseIsolated         Cause = Cause(machine.CauseIsolated)         // any to open: an operator's Isolate
-	CauseReconfigured     Cause = Cause(machine.CauseReconfigured)     // any to closed: SetConfig switched FailureThreshold off
+	CauseReconfigured     Cause = Cause(machine.CauseReconfigured)     // any to closed: SetConfig left no rule that opens
 )
 
 var causeTexts = []string{
-	"none", "failure_threshold", "trip_score", "probe_admitted", "probe_succeeded", "probe_failed",
+	"none", "failure_threshold", "failure_rate", "probe_admitted", "probe_succeeded", "probe_failed",
 	"probe_throttled", "probe_returned", "lease_expired", "reset", "isolated", "reconfigured",
 }
 
@@ -70,7 +70,8 @@ func (c *Cause) UnmarshalText(text []byte) error {
 }
 
 // Transition is one change of one tool's breaker. For one tool they form a
-// chain: each From is the To before it and each Epoch one more than the last.
+// chain: each From is the To before it and each Epoch one more than the last, unless
+// events were dropped because a hook hung; see [Registry.OnTransition].
 type Transition struct {
 	Tool   string
 	From   State
@@ -106,7 +107,7 @@ func (c *carrier) apply(ev *machine.Event, now int64, stats *Stats, a *machine.A
 			return false
 		}
 		if stats != nil {
-			ev.EWMA, ev.Ended = stats.ewma(), stats.ended()
+			ev.Ended = stats.ended()
 		}
 		ev.Draw = rand.Float64()
 		next, answer := machine.Step(old, ev, now)
@@ -147,7 +148,7 @@ func (c *carrier) delivering() bool {
 }
 
 // A Breaker is a single circuit breaker for use without a [Registry]: the
-// three-state machine with the probe lease, without permits. TripScore needs
+// three-state machine with the probe lease, without permits. FailureRate needs
 // statistics and has no effect here.
 //
 // All methods may be called from any goroutine; none blocks, except for hooks,
@@ -166,6 +167,7 @@ func NewBreaker(c BreakerConfig) (*Breaker, error) {
 		return nil, err
 	}
 	b := &Breaker{base: time.Now()}
+	c.FailureRate = 0 // it needs counters
 	b.carrier.snap.Store(newParams(c).Initial)
 	return b, nil
 }
@@ -193,7 +195,23 @@ func (b *Breaker) AllowRequest() bool {
 	if s := b.load(); s == nil || s.AdmitsAll() {
 		return true
 	}
-	return b.apply(machine.Event{Op: machine.OpAdmit}).Reason == machine.Admitted
+	var a machine.Answer
+	b.carrier.apply(&machine.Event{Op: machine.OpAdmit, Hooked: b.hooks.Any()}, since(b.base), nil, &a)
+	b.notifyAdmission(&a)
+	return a.Reason == machine.Admitted || b.load().Params.ObserveOnly
+}
+
+// notifyAdmission delivers what a call that asked has changed. Then the probe begins;
+// if a hook ends the goroutine, the caller never gets the probe, so it is given back.
+func (b *Breaker) notifyAdmission(a *machine.Answer) {
+	op := machine.OpRelease
+	defer func() {
+		if a.Probe {
+			b.apply(machine.Event{Op: op, Epoch: a.Epoch, Probe: true})
+		}
+	}()
+	b.carrier.deliver(a, "", b.base, &b.hooks)
+	op = machine.OpBegin
 }
 
 // Available reports what AllowRequest would answer. It changes nothing.
@@ -203,7 +221,7 @@ func (b *Breaker) Available() bool { return b.RetryAfter() == 0 }
 // admitted now.
 func (b *Breaker) RetryAfter() time.Duration {
 	s := b.load()
-	if s == nil || s.AdmitsAll() {
+	if s == nil || s.AdmitsAll() || s.Params.ObserveOnly {
 		return 0
 	}
 	_, wait, _ := s.Refusal(since(b.base))
@@ -231,7 +249,7 @@ func (b *Breaker) RecordSuccess(took time.Duration) {
 // RecordFailure says that a call failed.
 func (b *Breaker) RecordFailure(kind Kind) {
 	b.apply(machine.Event{
-		Op: machine.OpSettle, ByName: true, Outcome: machine.Failure, Kind: machine.Kind(kindOfFailure(kind)), EWMA: machine.EWMAOne,
+		Op: machine.OpSettle, ByName: true, Outcome: machine.Failure, Kind: machine.Kind(kindOfFailure(kind)),
 	})
 }
 

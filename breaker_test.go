@@ -113,12 +113,54 @@ func TestBreaker_SlowSuccessIsFailure(t *testing.T) {
 	assert.False(t, b.Available())
 }
 
-func TestBreaker_HasNoTripScore(t *testing.T) {
-	b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold, c.TripScore, c.TripMinCalls = 100, 1, Off })
+func TestBreaker_HasNoFailureRate(t *testing.T) {
+	b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold, c.FailureRate, c.FailureRateMinCalls = 100, 0.1, 1 })
 	for range 99 {
 		b.RecordFailure(KindTimeout)
 	}
 	assert.True(t, b.AllowRequest())
+}
+
+func TestBreaker_HookThatEndsItsGoroutineGivesTheProbeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold = 1 })
+		b.RecordFailure(KindTimeout)
+		time.Sleep(30 * time.Second)
+		stop := b.OnTransition(func(Transition) { runtime.Goexit() })
+		var caller sync.WaitGroup
+		caller.Go(func() {
+			b.AllowRequest()
+			t.Error("the hook has not ended the goroutine")
+		})
+		caller.Wait()
+		stop()
+		assert.True(t, b.AllowRequest(), "the next caller gets the probe")
+	})
+}
+
+func TestBreaker_ObserveOnlyLetsEveryoneIn(t *testing.T) {
+	b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold, c.ObserveOnly = 1, true })
+	var causes []Cause
+	b.OnTransition(func(tr Transition) { causes = append(causes, tr.Cause) })
+	b.RecordFailure(KindTimeout)
+	assert.True(t, b.AllowRequest())
+	assert.True(t, b.Available())
+	assert.Zero(t, b.RetryAfter())
+	assert.Equal(t, StateOpen, b.State())
+	assert.Equal(t, []Cause{CauseFailureThreshold}, causes)
+}
+
+func TestBreaker_LeaseBeginsAfterHooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold, c.ProbeTimeout = 1, time.Second })
+		b.RecordFailure(KindTimeout)
+		time.Sleep(30 * time.Second)
+		b.OnTransition(func(Transition) { time.Sleep(5 * time.Second) })
+		require.True(t, b.AllowRequest())
+		time.Sleep(time.Second - 1)
+		b.RecordSuccess(0)
+		assert.Equal(t, StateClosed, b.State())
+	})
 }
 
 func TestBreaker_NilAndZeroAdmitAll(t *testing.T) {

@@ -23,7 +23,7 @@ type Outcome uint8
 const (
 	OutcomeSuccess   Outcome = Outcome(machine.Success)   // it worked
 	OutcomeFailure   Outcome = Outcome(machine.Failure)   // it is the tool's fault: counts against it
-	OutcomeRejected  Outcome = Outcome(machine.Rejected)  // the tool answered, and refused this request: it is alive
+	OutcomeRejected  Outcome = Outcome(machine.Rejected)  // the tool answered, and refused this request: it is alive, unless NotSent
 	OutcomeThrottled Outcome = Outcome(machine.Throttled) // the tool asked to wait
 	OutcomeNeutral   Outcome = Outcome(machine.Neutral)   // no evidence: cancelled, never sent, denied by a policy
 )
@@ -108,7 +108,7 @@ type Verdict struct {
 	Kind       Kind          // KindNone for a success
 	Retryable  bool          // the same call may succeed later
 	NotSent    bool          // it surely never reached the tool: safe to repeat whatever the tool does
-	RetryAfter time.Duration // stated wait, 0 if none
+	RetryAfter time.Duration // wait that a throttle or a failure stated; zero means none
 }
 
 // Classifier says what the error of a call means. ctx is the caller's, not one
@@ -698,7 +698,8 @@ const (
 	StopProbeInFlight        StopReason = StopReason(machine.ProbeInFlight) // "tool_unavailable:probe_in_flight"
 	StopRateLimited          StopReason = StopReason(machine.RateLimited)   // "tool_unavailable:rate_limited"
 	StopIsolated             StopReason = StopReason(machine.Isolated)      // "tool_unavailable:isolated"
-	StopUnknownTool          StopReason = iota                              // "tool_unavailable:unknown_tool"
+	StopBusy                 StopReason = iota                              // "tool_unavailable:busy": MaxInFlight permits are out
+	StopUnknownTool                                                         // "tool_unavailable:unknown_tool"
 	StopNonRetryable                                                        // "tool_failure:non_retryable"
 	StopRetryExhausted                                                      // "tool_failure:retry_exhausted"
 	StopRetryBudgetExhausted                                                // "tool_failure:retry_budget_exhausted"
@@ -712,7 +713,7 @@ const (
 var stopTexts = []string{
 	"none",
 	"tool_unavailable:circuit_open", "tool_unavailable:probe_in_flight", "tool_unavailable:rate_limited",
-	"tool_unavailable:isolated", "tool_unavailable:unknown_tool",
+	"tool_unavailable:isolated", "tool_unavailable:busy", "tool_unavailable:unknown_tool",
 	"tool_failure:non_retryable", "tool_failure:retry_exhausted", "tool_failure:retry_budget_exhausted",
 	"tool_failure:timeout",
 	"tool_failure:outcome_unknown", "tool_failure:contract_violation",

@@ -39,13 +39,13 @@ const (
 // years, a factor over 1000) is an error of every function that takes a
 // configuration: nothing is corrected silently.
 type BreakerConfig struct {
-	// FailureThreshold is the number of consecutive failures that opens the
-	// breaker, 3 by default. If another field is set, zero is no default: like Off it
-	// means that no rule ever opens the breaker, and failures are still counted. Start
-	// a literal from DefaultBreakerConfig.
+	// FailureThreshold is the number of consecutive failures that opens the breaker, 3
+	// by default. If another field is set, zero is no default: like Off it means that no
+	// number of them does, and failures are still counted. Start a literal from
+	// DefaultBreakerConfig.
 	FailureThreshold int
 	// RecoveryDuration is the cooldown: the time from opening to the first probe, 30s
-	// by default. It may be Off only if FailureThreshold is.
+	// by default. It may be Off only if FailureThreshold and FailureRate are.
 	RecoveryDuration time.Duration
 	// ProbeTimeout is the lease of a probe: when it runs out without a verdict,
 	// the breaker is open again, with a cooldown that began when the lease ended. It
@@ -58,9 +58,15 @@ type BreakerConfig struct {
 	// the lease recovers, too.
 	ProbeTimeout time.Duration
 	// MaxOpenDuration is the bound of every wait, counted from when the breaker
-	// opened: a cooldown that late failures restart, a Retry-After, and growth. It is
+	// opened: a cooldown that late failures restart, a stated wait, and growth. It is
 	// 10m by default; Off means no bound.
 	MaxOpenDuration time.Duration
+	// MaxStatedWait bounds the waits that the tool states, in a throttle or in a
+	// failure with a Retry-After: for so long every caller is refused with
+	// StopRateLimited. MaxOpenDuration, which is its default, bounds them, too. Off means
+	// that a stated wait binds only the call that heard it, for a tool that reaches many
+	// sites.
+	MaxStatedWait time.Duration
 	// RecoveryGrowth is the factor on the cooldown for each failed probe in a row, 1
 	// by default, which keeps the cooldown fixed. Values between 0 and 1 are errors.
 	RecoveryGrowth float64
@@ -74,19 +80,40 @@ type BreakerConfig struct {
 	// SlowCallDuration is the time above which a success counts as a failure for
 	// the breaker, though not in the statistics. It is off by default.
 	SlowCallDuration time.Duration
-	// TripScore, 0 to 1, is the EWMA of success below which a failure opens the
-	// breaker, if at least TripMinCalls calls have ended since the breaker last
-	// closed. It catches the tool that fails two times in three. It is off by default,
-	// and without a FailureThreshold.
-	TripScore float64
-	// TripMinCalls is the number of calls that TripScore needs, 10 by default.
-	TripMinCalls int
+	// FailureWindow is the longest time between two failures of one streak: a failure
+	// that comes later than this after the one before begins a new streak. It is off by
+	// default: then a streak ends only with an answer of the tool.
+	FailureWindow time.Duration
+	// FailureRate, 0 to 1, is the share of failures that opens the breaker, for a tool
+	// that fails two times in three and never three times in a row. It is worked out
+	// when a failure comes, among the successes and failures of a window. A window
+	// begins with a failure. It ends after FailureRateWindow, or when the breaker
+	// closes; the next failure begins the next. It is off by default. A Breaker without
+	// a Registry has no such rule.
+	FailureRate float64
+	// FailureRateWindow is how long a window lasts, 1m by default. Off switches
+	// FailureRate off.
+	FailureRateWindow time.Duration
+	// FailureRateMinCalls is how many calls must have ended in a window, its first
+	// failure included, before FailureRate opens: 20 by default. Off means no minimum.
+	FailureRateMinCalls int
+	// MaxInFlight is how many permits of the tool may be out at once. While so many are
+	// out, every caller is refused with StopBusy, and nothing is counted against the
+	// tool. Calls by name have no permit, so they are refused but not counted; a permit
+	// that is lost is out for good. It is off by default, which means any number. A
+	// Breaker without a Registry has no permits and no such rule.
+	MaxInFlight int
+	// ObserveOnly lets every caller in, whatever the breaker, MaxInFlight or an
+	// operator's Isolate say. The breaker moves and tells its hooks as ever;
+	// ToolHealth.WouldRefuse counts the calls that it would have refused. It is for the
+	// first weeks in a host.
+	ObserveOnly bool
 }
 
 // DefaultBreakerConfig returns what the zero BreakerConfig stands for, field by
 // field: FailureThreshold 3, RecoveryDuration 30s, ProbeTimeout 30s, MaxOpenDuration
-// 10m, RecoveryGrowth 1, ProbeSuccesses 1, TripMinCalls 10. Jitter, slow calls and the
-// trip score are off.
+// 10m, RecoveryGrowth 1, ProbeSuccesses 1, FailureRateWindow 1m, FailureRateMinCalls 20.
+// MaxStatedWait is zero, so that it follows MaxOpenDuration. Everything else is off.
 func DefaultBreakerConfig() BreakerConfig {
 	return BreakerConfig{
 		FailureThreshold: 3,
@@ -95,7 +122,9 @@ func DefaultBreakerConfig() BreakerConfig {
 		MaxOpenDuration:  10 * time.Minute,
 		RecoveryGrowth:   1,
 		ProbeSuccesses:   1,
-		TripMinCalls:     10,
+
+		FailureRateWindow:   machine.DefaultRateWindow,
+		FailureRateMinCalls: machine.DefaultRateMinCalls,
 	}
 }
 
@@ -106,12 +135,17 @@ func (c *BreakerConfig) table() fields.Table {
 		fields.Duration("recovery_duration", &c.RecoveryDuration, d.RecoveryDuration, maxDuration).Rule(c.allowedRecovery),
 		fields.Duration("probe_timeout", &c.ProbeTimeout, 0, maxDuration),
 		fields.Duration("max_open_duration", &c.MaxOpenDuration, d.MaxOpenDuration, maxDuration),
+		fields.Duration("max_stated_wait", &c.MaxStatedWait, c.usualStatedWait(), maxDuration),
 		fields.Factor("recovery_growth", &c.RecoveryGrowth, d.RecoveryGrowth, maxGrowth),
 		fields.Fraction("recovery_jitter", &c.RecoveryJitter, 0),
 		fields.Count("probe_successes", &c.ProbeSuccesses, d.ProbeSuccesses),
 		fields.Duration("slow_call_duration", &c.SlowCallDuration, 0, maxDuration),
-		fields.Fraction("trip_score", &c.TripScore, 0),
-		fields.Count("trip_min_calls", &c.TripMinCalls, d.TripMinCalls),
+		fields.Duration("failure_window", &c.FailureWindow, 0, maxDuration),
+		fields.Fraction("failure_rate", &c.FailureRate, 0),
+		fields.Duration("failure_rate_window", &c.FailureRateWindow, d.FailureRateWindow, maxDuration),
+		fields.Count("failure_rate_min_calls", &c.FailureRateMinCalls, d.FailureRateMinCalls),
+		fields.Count("max_in_flight", &c.MaxInFlight, 0),
+		fields.Bool("observe_only", &c.ObserveOnly),
 	}
 }
 
@@ -120,8 +154,8 @@ func (c *BreakerConfig) table() fields.Table {
 func (c *BreakerConfig) allowedRecovery() string {
 	r := c.resolved()
 	switch {
-	case r.RecoveryDuration == 0 && r.FailureThreshold > 0:
-		return "more than 0s unless failure_threshold is off"
+	case r.RecoveryDuration == 0 && (r.FailureThreshold > 0 || r.FailureRate > 0):
+		return "more than 0s unless failure_threshold and failure_rate are off"
 	case r.MaxOpenDuration > 0 && r.RecoveryDuration > r.MaxOpenDuration:
 		return fmt.Sprintf("at most max_open_duration, which is %v", r.MaxOpenDuration)
 	}
@@ -141,8 +175,30 @@ func (c BreakerConfig) explicit() BreakerConfig {
 // resolved returns c with all defaults filled in. Then zero means off.
 func (c BreakerConfig) resolved() BreakerConfig {
 	c = c.explicit()
+	off := c
 	c.table().Resolve()
+	// In the machine zero means the default of these three, too.
+	if off.MaxStatedWait == Off || c.MaxOpenDuration == 0 && off.MaxStatedWait == 0 {
+		c.MaxStatedWait = off.MaxStatedWait
+	}
+	if off.FailureRateWindow == Off {
+		c.FailureRate = 0
+	}
+	if off.FailureRateMinCalls == Off {
+		c.FailureRateMinCalls = 1
+	}
 	return c
+}
+
+// usualStatedWait is the default of MaxStatedWait: MaxOpenDuration.
+func (c *BreakerConfig) usualStatedWait() time.Duration {
+	switch c.MaxOpenDuration {
+	case 0:
+		return DefaultBreakerConfig().MaxOpenDuration
+	case Off:
+		return maxDuration
+	}
+	return c.MaxOpenDuration
 }
 
 // Validate returns nil, or every problem at once as joined [ConfigError]s.

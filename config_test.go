@@ -31,7 +31,7 @@ func TestConfig_Defaults(t *testing.T) {
 	assert.Equal(t, BreakerConfig{
 		FailureThreshold: 3, RecoveryDuration: 30 * time.Second, ProbeTimeout: 30 * time.Second,
 		MaxOpenDuration: 10 * time.Minute, RecoveryGrowth: 1, RecoveryJitter: 0, ProbeSuccesses: 1,
-		SlowCallDuration: 0, TripScore: 0, TripMinCalls: 10,
+		FailureRateWindow: time.Minute, FailureRateMinCalls: 20,
 	}, DefaultBreakerConfig())
 	assert.Equal(t, Config{Breaker: DefaultBreakerConfig(), MaxTools: 10000}, DefaultConfig())
 	assert.NoError(t, DefaultConfig().Validate())
@@ -43,7 +43,9 @@ func TestConfig_Defaults(t *testing.T) {
 
 func TestBreakerConfig_ZeroIsDefault(t *testing.T) {
 	d := DefaultBreakerConfig()
+	d.MaxStatedWait = d.MaxOpenDuration
 	assert.Equal(t, d, BreakerConfig{}.resolved())
+	assert.Equal(t, d, DefaultBreakerConfig().resolved())
 	assert.Equal(t, d, d.resolved(), "what is written out stays")
 	assert.Equal(t, d, BreakerConfig{FailureThreshold: 3, ProbeTimeout: 30 * time.Second}.resolved(), "a field that is zero has its default")
 }
@@ -52,7 +54,7 @@ func TestBreakerConfig_ZeroIsDefault(t *testing.T) {
 func TestBreakerConfig_ZeroThresholdAndLeaseAreOffInLiteral(t *testing.T) {
 	for _, c := range []BreakerConfig{{RecoveryDuration: 30 * time.Second}, {RecoveryDuration: 30 * time.Second, FailureThreshold: Off, ProbeTimeout: Off}} {
 		got := c.resolved()
-		want := DefaultBreakerConfig()
+		want := DefaultBreakerConfig().resolved()
 		want.FailureThreshold, want.ProbeTimeout = 0, 0
 		assert.Equal(t, want, got)
 		assert.NoError(t, c.Validate())
@@ -68,10 +70,11 @@ func TestBreakerConfig_ZeroThresholdAndLeaseAreOffInLiteral(t *testing.T) {
 func TestBreakerConfig_OffSwitchesEachRuleOff(t *testing.T) {
 	off := BreakerConfig{
 		FailureThreshold: Off, RecoveryDuration: Off, ProbeTimeout: Off, MaxOpenDuration: Off, RecoveryGrowth: Off,
-		RecoveryJitter: Off, ProbeSuccesses: Off, SlowCallDuration: Off, TripScore: Off, TripMinCalls: Off,
+		RecoveryJitter: Off, ProbeSuccesses: Off, SlowCallDuration: Off, FailureWindow: Off,
+		MaxStatedWait: Off, FailureRate: Off, FailureRateWindow: Off, FailureRateMinCalls: Off, MaxInFlight: Off,
 	}
 	assert.NoError(t, off.Validate())
-	assert.Equal(t, BreakerConfig{}, off.resolved())
+	assert.Equal(t, BreakerConfig{MaxStatedWait: Off, FailureRateMinCalls: 1}, off.resolved(), "what the machine takes for off")
 }
 
 func TestConfig_MaxToolsOffIsNoBound(t *testing.T) {
@@ -93,7 +96,7 @@ func TestBreakerConfig_ValidateChecksEveryField(t *testing.T) {
 		{"failure_threshold", func(c *BreakerConfig) { c.FailureThreshold = math.MaxInt }, "", ""},
 		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = -2 }, "-2ns", years + ", or Off"},
 		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = 0 }, "", ""},
-		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = Off }, "off", "more than 0s unless failure_threshold is off"},
+		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = Off }, "off", "more than 0s unless failure_threshold and failure_rate are off"},
 		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration, c.FailureThreshold = Off, 0 }, "", ""},
 		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration, c.FailureThreshold = Off, Off }, "", ""},
 		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = 1 }, "", ""},
@@ -107,6 +110,9 @@ func TestBreakerConfig_ValidateChecksEveryField(t *testing.T) {
 		{"max_open_duration", func(c *BreakerConfig) { c.MaxOpenDuration = -time.Second }, "-1s", years + ", or Off"},
 		{"max_open_duration", func(c *BreakerConfig) { c.MaxOpenDuration = 0 }, "", ""},
 		{"max_open_duration", func(c *BreakerConfig) { c.MaxOpenDuration = math.MaxInt64 }, "2562047h47m16.854775807s", years},
+		{"max_stated_wait", func(c *BreakerConfig) { c.MaxStatedWait = Off }, "", ""},
+		{"max_stated_wait", func(c *BreakerConfig) { c.MaxStatedWait = time.Hour }, "", ""},
+		{"max_stated_wait", func(c *BreakerConfig) { c.MaxStatedWait = -2 }, "-2ns", years + ", or Off"},
 		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = -2 }, "-2", "0, or between 1 and 1000, or Off"},
 		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = 0 }, "", ""},
 		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = 0.99 }, "0.99", "0, or between 1 and 1000"},
@@ -124,12 +130,18 @@ func TestBreakerConfig_ValidateChecksEveryField(t *testing.T) {
 		{"slow_call_duration", func(c *BreakerConfig) { c.SlowCallDuration = -2 }, "-2ns", years + ", or Off"},
 		{"slow_call_duration", func(c *BreakerConfig) { c.SlowCallDuration = 87600 * time.Hour }, "", ""},
 		{"slow_call_duration", func(c *BreakerConfig) { c.SlowCallDuration = 87601 * time.Hour }, "87601h0m0s", years},
-		{"trip_score", func(c *BreakerConfig) { c.TripScore = -1e-9 }, "-1e-09", "between 0 and 1, or Off"},
-		{"trip_score", func(c *BreakerConfig) { c.TripScore = 1 }, "", ""},
-		{"trip_score", func(c *BreakerConfig) { c.TripScore = 80 }, "80", "between 0 and 1"},
-		{"trip_score", func(c *BreakerConfig) { c.TripScore = math.NaN() }, "NaN", "between 0 and 1"},
-		{"trip_min_calls", func(c *BreakerConfig) { c.TripMinCalls = -10 }, "-10", "0 or more, or Off"},
-		{"trip_min_calls", func(c *BreakerConfig) { c.TripMinCalls = 0 }, "", ""},
+		{"failure_window", func(c *BreakerConfig) { c.FailureWindow = -2 }, "-2ns", years + ", or Off"},
+		{"failure_window", func(c *BreakerConfig) { c.FailureWindow = time.Hour }, "", ""},
+		{"failure_rate", func(c *BreakerConfig) { c.FailureRate = -1e-9 }, "-1e-09", "between 0 and 1, or Off"},
+		{"failure_rate", func(c *BreakerConfig) { c.FailureRate = 1 }, "", ""},
+		{"failure_rate", func(c *BreakerConfig) { c.FailureRate = 80 }, "80", "between 0 and 1"},
+		{"failure_rate", func(c *BreakerConfig) { c.FailureRate = math.NaN() }, "NaN", "between 0 and 1"},
+		{"failure_rate_window", func(c *BreakerConfig) { c.FailureRateWindow = -2 }, "-2ns", years + ", or Off"},
+		{"failure_rate_window", func(c *BreakerConfig) { c.FailureRateWindow = 0 }, "", ""},
+		{"failure_rate_min_calls", func(c *BreakerConfig) { c.FailureRateMinCalls = -10 }, "-10", "0 or more, or Off"},
+		{"failure_rate_min_calls", func(c *BreakerConfig) { c.FailureRateMinCalls = 0 }, "", ""},
+		{"max_in_flight", func(c *BreakerConfig) { c.MaxInFlight = -2 }, "-2", "0 or more, or Off"},
+		{"max_in_flight", func(c *BreakerConfig) { c.MaxInFlight = 1 }, "", ""},
 	} {
 		config := DefaultBreakerConfig()
 		c.change(&config)
@@ -161,8 +173,9 @@ func TestGuardConfig_DurationsOfTenYearsAreValid(t *testing.T) {
 
 func TestConfig_ValidateReportsEveryProblem(t *testing.T) {
 	bad := BreakerConfig{
-		FailureThreshold: -2, RecoveryDuration: -2, ProbeTimeout: -2, MaxOpenDuration: -2, RecoveryGrowth: -2,
-		RecoveryJitter: -2, ProbeSuccesses: -2, SlowCallDuration: -2, TripScore: -2, TripMinCalls: -2,
+		FailureThreshold: -2, RecoveryDuration: -2, ProbeTimeout: -2, MaxOpenDuration: -2, MaxStatedWait: -2, RecoveryGrowth: -2,
+		RecoveryJitter: -2, ProbeSuccesses: -2, SlowCallDuration: -2, FailureWindow: -2,
+		FailureRate: -2, FailureRateWindow: -2, FailureRateMinCalls: -2, MaxInFlight: -2,
 	}
 	c := Config{
 		Breaker:  bad,
@@ -170,8 +183,9 @@ func TestConfig_ValidateReportsEveryProblem(t *testing.T) {
 		MaxTools: -2,
 	}
 	fields := []string{
-		"failure_threshold", "recovery_duration", "probe_timeout", "max_open_duration", "recovery_growth",
-		"recovery_jitter", "probe_successes", "slow_call_duration", "trip_score", "trip_min_calls",
+		"failure_threshold", "recovery_duration", "probe_timeout", "max_open_duration", "max_stated_wait", "recovery_growth",
+		"recovery_jitter", "probe_successes", "slow_call_duration", "failure_window",
+		"failure_rate", "failure_rate_window", "failure_rate_min_calls", "max_in_flight",
 	}
 	var want, got []string
 	for _, f := range fields {
@@ -199,9 +213,9 @@ func TestConfig_ValidateChecksMaxToolsAndNames(t *testing.T) {
 	assert.EqualError(t, Config{Tools: map[string]BreakerConfig{"": {}}}.Validate(),
 		`toolhealth: config: tools is the key "", must be a name that is not empty`)
 	long := strings.Repeat("x", 1<<20)
-	err := Config{Tools: map[string]BreakerConfig{long + "\x1b[31m": {TripMinCalls: -2}}}.Validate()
+	err := Config{Tools: map[string]BreakerConfig{long + "\x1b[31m": {FailureRateMinCalls: -2}}}.Validate()
 	assert.Less(t, len(err.Error()), 300, "a long name is cut")
-	err = Config{Tools: map[string]BreakerConfig{"\x1b[31m": {TripMinCalls: -2}}}.Validate()
+	err = Config{Tools: map[string]BreakerConfig{"\x1b[31m": {FailureRateMinCalls: -2}}}.Validate()
 	assert.NotContains(t, err.Error(), "\x1b")
 }
 

@@ -197,6 +197,7 @@ func ExampleRegistry_HealthSummary() {
 	//   "untracked": 0,
 	//   "evicted": 0,
 	//   "hook_panics": 0,
+	//   "hook_dropped": 0,
 	//   "tools": [
 	//     {
 	//       "tool": "search",
@@ -218,6 +219,7 @@ func ExampleRegistry_HealthSummary() {
 	//       "consecutive_failures": 1,
 	//       "last_failure_kind": "unknown",
 	//       "refused_in_row": 0,
+	//       "would_refuse": 0,
 	//       "trips": 0,
 	//       "epoch": 1,
 	//       "since": "0001-01-01T00:00:00Z",
@@ -342,7 +344,7 @@ func ExampleErrorRules() {
 	// Output:
 	// neutral denied 0s
 	// throttled rate_limited 1m30s
-	// tool temporarily unavailable: rate limited; retry after 90s
+	// tool temporarily unavailable: it asked to wait; retry after 90s
 }
 
 // The same error can be the fault of the model or of the tool. The code that knows the

@@ -416,7 +416,7 @@ func (c *call) admit(now int64) bool {
 		return true
 	}
 	n, a := r.admit(c.tool, now, request{leaseFloor: int64(c.policy.Timeout), permit: true, noProbe: c.options.NoProbe})
-	c.admission, c.counts = admission{node: n, epoch: a.Epoch, start: now, probe: a.Probe}, nil
+	c.admission, c.counts = admission{node: n, epoch: a.Epoch, start: r.startOf(&a, now), probe: a.Probe}, nil
 	if n != nil {
 		c.counts = n.Value.guardStats()
 		c.count(a.Reason == machine.Admitted)
@@ -1075,7 +1075,7 @@ type ToolError struct {
 // Error returns the text for the model.
 func (e *ToolError) Error() string {
 	switch e.Reason {
-	case StopCircuitOpen, StopProbeInFlight, StopRateLimited, StopIsolated:
+	case StopCircuitOpen, StopProbeInFlight, StopRateLimited, StopIsolated, StopBusy:
 		return refusals[e.Reason].Error() + retryText(hint(e.Reason, e.RetryAfter))
 	case StopUnknownTool:
 		return ErrUnknownTool.Error()

@@ -224,7 +224,7 @@ func TestGuard_EveryKindAndReasonHasItsText(t *testing.T) {
 	}
 	sentinels := map[StopReason]error{
 		StopCircuitOpen: ErrCircuitOpen, StopProbeInFlight: ErrProbeInFlight, StopRateLimited: ErrRateLimited,
-		StopIsolated: ErrIsolated, StopUnknownTool: ErrUnknownTool,
+		StopIsolated: ErrIsolated, StopBusy: ErrBusy, StopUnknownTool: ErrUnknownTool,
 	}
 	for r := StopCircuitOpen; r < StopUnknownTool; r++ {
 		retry := "; retry after 5s"

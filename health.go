@@ -77,6 +77,7 @@ type ToolHealth struct {
 	ConsecutiveFailures int       `json:"consecutive_failures"` // the streak; frozen while open, except that a failed probe adds one
 	LastFailure         Kind      `json:"last_failure_kind"`    // kind of the last failure that the breaker took notice of
 	RefusedInRow        uint64    `json:"refused_in_row"`       // refusals since the last admission
+	WouldRefuse         uint64    `json:"would_refuse"`         // calls that were let in because of ObserveOnly
 	Trips               uint64    `json:"trips"`                // transitions from closed to open, an operator's Isolate included
 	Epoch               uint64    `json:"epoch"`                // number of the current state
 	Since               time.Time `json:"since"`                // when the state began; for a tool that never left closed, when the registry was made
@@ -96,12 +97,13 @@ type ToolHealth struct {
 // what is known about them.
 type Summary struct {
 	At          time.Time    `json:"at"`
-	Overall     HealthStatus `json:"overall"`     // Unhealthy if every tool is unavailable or unhealthy, Degraded if any is or is degraded
-	Unavailable int          `json:"unavailable"` // tools that would refuse a call now
-	Untracked   uint64       `json:"untracked"`   // calls admitted without an entry, because the registry was full
-	Evicted     uint64       `json:"evicted"`     // idle entries that made room for new names
-	HookPanics  uint64       `json:"hook_panics"` // transition hooks that panicked
-	Tools       []ToolHealth `json:"tools"`       // sorted by name
+	Overall     HealthStatus `json:"overall"`      // Unhealthy if every tool is unavailable or unhealthy, Degraded if any is or is degraded
+	Unavailable int          `json:"unavailable"`  // tools that would refuse a call now
+	Untracked   uint64       `json:"untracked"`    // calls admitted without an entry, because the registry was full
+	Evicted     uint64       `json:"evicted"`      // idle entries that made room for new names
+	HookPanics  uint64       `json:"hook_panics"`  // transition hooks that panicked
+	HookDropped uint64       `json:"hook_dropped"` // transitions that no hook heard of, because one hung
+	Tools       []ToolHealth `json:"tools"`        // sorted by name
 }
 
 // summarySchema is the version of Summary's JSON. It grows when a key changes
@@ -288,11 +290,12 @@ func (r *Registry) HealthSummary() Summary {
 	now := r.now()
 	nodes := r.sorted()
 	s := Summary{
-		Tools:      make([]ToolHealth, 0, len(nodes)),
-		Untracked:  r.untracked.Load(),
-		Evicted:    r.evicted.Load(),
-		HookPanics: r.hooks.Panics(),
-		At:         r.base.Add(time.Duration(now)),
+		Tools:       make([]ToolHealth, 0, len(nodes)),
+		Untracked:   r.untracked.Load(),
+		Evicted:     r.evicted.Load(),
+		HookPanics:  r.hooks.Panics(),
+		HookDropped: r.hooks.Dropped(),
+		At:          r.base.Add(time.Duration(now)),
 	}
 	for _, n := range nodes {
 		s.Tools = append(s.Tools, ToolHealth{})
@@ -330,19 +333,21 @@ func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
 		return false
 	}
 	s := shared.AsOf(now)
-	reason, wait, _ := shared.Refusal(now)
+	reason, wait := e.refusal(shared, now)
+	verdict, _, _ := shared.Refusal(now)
 	*h = ToolHealth{
 		Tool:                n.Name(),
 		State:               State(s.State),
-		Available:           reason == machine.Admitted,
-		ProbeDue:            reason == machine.Admitted && s.State == machine.Open,
-		Reason:              StopReason(reason),
+		Available:           reason == StopNone,
+		ProbeDue:            reason == StopNone && verdict == machine.Admitted && s.State == machine.Open,
+		Reason:              reason,
 		RetryAfter:          time.Duration(wait),
 		Score:               counts.Score(),
 		Counts:              counts,
 		ConsecutiveFailures: s.Streak,
 		LastFailure:         Kind(s.Kind),
 		RefusedInRow:        e.stats.refusedInRow(),
+		WouldRefuse:         e.wouldRefuse.Load(),
 		Trips:               s.Trips,
 		Epoch:               s.Epoch,
 		Since:               r.base.Add(time.Duration(s.Since)),

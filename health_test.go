@@ -73,7 +73,7 @@ func fullHealth() ToolHealth {
 			Successes: 1, Failures: 2, ByKind: map[Kind]uint64{KindTimeout: 2}, Rejected: 3, Throttled: 4, Neutral: 5,
 			Refused: 6, Average: time.Second, AverageSuccess: 2 * time.Second, Max: 3 * time.Second, EWMA: 0.5,
 		},
-		ConsecutiveFailures: 7, LastFailure: KindConnection, RefusedInRow: 8, Trips: 9, Epoch: 10,
+		ConsecutiveFailures: 7, LastFailure: KindConnection, RefusedInRow: 8, WouldRefuse: 11, Trips: 9, Epoch: 10,
 		Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), InFlight: 11, Guard: GuardCounts{Calls: 12},
 	}
 }
@@ -90,7 +90,7 @@ func TestHealth_JSONKeys(t *testing.T) {
 		"reason": "probe_in_flight", "retry_after_seconds": 1.5, "score": 0.625, "ewma": 0.5, "success_rate": 1.0 / 3,
 		"calls": 3.0, "successes": 1.0, "failures": 2.0, "failures_by_kind": map[string]any{"timeout": 2.0},
 		"rejected": 3.0, "throttled": 4.0, "neutral": 5.0, "refused": 6.0, "consecutive_failures": 7.0,
-		"last_failure_kind": "connection", "refused_in_row": 8.0, "trips": 9.0, "epoch": 10.0,
+		"last_failure_kind": "connection", "refused_in_row": 8.0, "would_refuse": 11.0, "trips": 9.0, "epoch": 10.0,
 		"since": "2026-01-02T03:04:05.000000006Z", "average_seconds": 1.0, "average_success_seconds": 2.0,
 		"max_seconds": 3.0, "in_flight": 11.0,
 	}, keys)
@@ -133,13 +133,13 @@ func TestGuardCounts_JSON(t *testing.T) {
 
 func TestSummary_JSONRoundTrip(t *testing.T) {
 	s := Summary{
-		Overall: Unhealthy, Tools: []ToolHealth{fullHealth()}, Unavailable: 1, Untracked: 2, Evicted: 3, HookPanics: 4,
+		Overall: Unhealthy, Tools: []ToolHealth{fullHealth()}, Unavailable: 1, Untracked: 2, Evicted: 3, HookPanics: 4, HookDropped: 5,
 		At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
 	}
 	text, err := json.Marshal(s)
 	require.NoError(t, err)
 	assert.True(t, strings.HasPrefix(string(text), `{"schema":1,"at":"2026-01-02T03:04:05.000000006Z","overall":"unhealthy",`+
-		`"unavailable":1,"untracked":2,"evicted":3,"hook_panics":4,"tools":[{"tool":"search",`), string(text))
+		`"unavailable":1,"untracked":2,"evicted":3,"hook_panics":4,"hook_dropped":5,"tools":[{"tool":"search",`), string(text))
 	var back Summary
 	require.NoError(t, json.Unmarshal(text, &back))
 	assert.Equal(t, s, back)

@@ -83,10 +83,10 @@ func TestRegistry_EvictionIsCalledOffForEarlierPermit(t *testing.T) {
 	assert.Same(t, before, e.snap.Load())
 
 	e.snap.Store(evictedUnder(before.Params)) // marked, then looked for permits
-	assert.False(t, e.confirm(before))
+	assert.False(t, e.confirm(before, 0))
 	assert.Same(t, before, e.snap.Load())
 	e.stats.settled.Add(1)
-	assert.True(t, e.confirm(before))
+	assert.True(t, e.confirm(before, 0))
 	assert.True(t, e.evict(0))
 	assert.True(t, e.snap.Load().Evicted)
 }
@@ -100,7 +100,7 @@ func TestRegistry_CallerRetriesUntilEvictionHasEnded(t *testing.T) {
 	e := &r.table.Get("search").Value
 	before := e.snap.Load()
 	e.snap.Store(evictedUnder(before.Params))
-	_, ok := e.tryAdmit(0, request{})
+	_, ok := e.tryAdmit(0, request{}, false)
 	assert.False(t, ok)
 	var caller sync.WaitGroup
 	caller.Go(func() {

@@ -23,10 +23,14 @@ import (
 // use names such as "tenant|tool"; each has a health of its own.
 //
 // Names come from a language model, so Config.MaxTools bounds the number of
-// entries. At the bound a new name takes the place of an entry that holds nothing
-// against its tool: closed, without a streak, not throttled, without a permit out
-// and not registered. The registry looks at 64 entries at most for one that is
-// idle, too. If there is none among them, the call is admitted without an entry and
+// entries. At the bound a new name takes the place of an entry that is idle and holds
+// nothing against its tool: closed, without a streak, not throttled. What is known
+// against a tool fades: an entry that was neither asked for nor reported of for
+// MaxOpenDuration (10m if that is off) after its last cooldown, throttle or failure may
+// go, too. An entry never goes while the tool is registered or isolated, while a permit
+// or a guarded call is out or a detached attempt is running, or while retries of that
+// time have left its budget less than full. The registry looks at 64 entries at most
+// for one that may go. If there is none among them, the call is admitted without an entry and
 // counted in Summary.Untracked; a name that keeps calling soon finds room.
 //
 // Memory is at most about 400 bytes for each entry, and the names themselves: a
@@ -64,7 +68,8 @@ type node = nametable.Node[entry]
 // cache line that is written.
 type entry struct {
 	guard atomic.Pointer[guardStats] // nil until the first guarded call; set once
-	_     [8]byte                    // so that the counters begin a cache line
+	// wouldRefuse counts the calls that ObserveOnly let in. Written by those calls.
+	wouldRefuse atomic.Uint64
 	// used says that the tool was called again since its entry was made, or was
 	// last looked at for eviction. Set by calls, cleared under Registry.mu.
 	used atomic.Bool
@@ -77,6 +82,10 @@ type entry struct {
 	// place is the entry's place in Registry.queue; nil if it is registered. Under
 	// Registry.mu.
 	place *list.Element
+	// seen is when the tool was last asked for or reported of, or askedLately. Written by
+	// those calls, if something is held against the tool (else used is enough), and under
+	// Registry.mu when it is looked at for eviction.
+	seen atomic.Int64
 }
 
 // compiled is a Config as the registry uses it. It never changes.
@@ -145,12 +154,14 @@ func (r *Registry) AllowRequest(tool string) bool {
 	if n := r.table.Get(tool); n != nil {
 		e := &n.Value
 		s := e.snap.Load()
-		if s.AdmitsAll() {
-			e.touch()
+		if s.AdmitsAll() && !e.full(s.Params) {
+			e.touchUnder(s)
 			e.admitted()
 			return true
 		}
-		if _, _, quiet := s.Refusal(r.now()); quiet {
+		now := r.now()
+		if _, _, quiet := s.Refusal(now); quiet && !s.Params.ObserveOnly {
+			e.see(now)
 			e.refuse()
 			return false
 		}
@@ -166,6 +177,18 @@ func (r *Registry) AllowRequest(tool string) bool {
 func (e *entry) touch() {
 	if !e.used.Load() {
 		e.used.Store(true)
+	}
+}
+
+// askedLately in entry.seen stands for the time of the next look: a call has asked since
+// the last one, and to read the clock would cost it a third of its time.
+const askedLately = -1
+
+// touchUnder notes a use of a tool that admits everyone.
+func (e *entry) touchUnder(s *machine.Snapshot) {
+	e.touch()
+	if s.Streak > 0 && e.seen.Load() != askedLately {
+		e.seen.Store(askedLately)
 	}
 }
 
@@ -205,13 +228,8 @@ func (r *Registry) admit(tool string, now int64, want request) (*node, machine.A
 			return nil, machine.Answer{Reason: machine.Reason(reason), Wait: r.conf.Load().breaker.Hint()}
 		}
 		e := &n.Value
-		if want.permit { // before the snapshot is looked at: see evict
-			e.stats.admitted.Add(1)
-		}
-		a, ok := e.tryAdmit(now, want)
-		if want.permit && (!ok || a.Reason != machine.Admitted) {
-			e.stats.settled.Add(1)
-		}
+		e.see(now)
+		a, ok := e.decide(now, want, r.hooks.Any())
 		if !ok {
 			continue // it has just been evicted
 		}
@@ -223,6 +241,76 @@ func (r *Registry) admit(tool string, now int64, want request) (*node, machine.A
 		}
 		return n, a
 	}
+}
+
+// decide answers one call, and counts a permit as given out if it lets the call in. It
+// reports false if the entry has left the registry.
+func (e *entry) decide(now int64, want request, hooked bool) (a machine.Answer, ok bool) {
+	p := e.snap.Load().Params
+	free := e.take(p.MaxInFlight, want.permit) // before the snapshot is looked at: see evict
+	if free {
+		a, ok = e.tryAdmit(now, want, hooked)
+	} else {
+		a, ok = e.refuseBusy(now)
+	}
+	if ok && a.Reason != machine.Admitted && p.ObserveOnly {
+		a.Reason, a.Wait = machine.Admitted, 0
+		e.wouldRefuse.Add(1)
+		if want.permit && !free {
+			e.stats.admitted.Add(1)
+		}
+	}
+	if want.permit && free && (!ok || a.Reason != machine.Admitted) {
+		e.stats.settled.Add(1)
+	}
+	return a, ok
+}
+
+// take reports whether fewer than limit permits are out, and counts a permit as given
+// out if so. A limit of zero is none.
+func (e *entry) take(limit uint64, permit bool) bool {
+	switch {
+	case !permit:
+		return limit == 0 || e.stats.inFlight() < limit
+	case limit > 0:
+		return e.stats.admitBelow(limit)
+	}
+	e.stats.admitted.Add(1)
+	return true
+}
+
+// full reports whether as many permits are out as may be.
+func (e *entry) full(p *machine.Params) bool {
+	return p.MaxInFlight > 0 && e.stats.inFlight() >= p.MaxInFlight
+}
+
+// busyWait is the wait of a busy tool, where the real one is unknown.
+const busyWait = int64(time.Second)
+
+// refuseBusy refuses a call of a tool that is busy: for what its breaker has against it,
+// if there is anything. It reports false if the entry has left the registry.
+func (e *entry) refuseBusy(now int64) (machine.Answer, bool) {
+	s := e.snap.Load()
+	reason, wait, _ := s.Refusal(now)
+	if reason == machine.Admitted {
+		reason, wait = machine.Reason(StopBusy), busyWait
+	}
+	return machine.Answer{Reason: reason, Wait: wait, Epoch: s.Epoch}, !s.Evicted
+}
+
+// refusal says why a caller would be refused at now and for how long; StopNone and 0 if
+// it would not. It is what decide does, seen by those who only look.
+func (e *entry) refusal(s *machine.Snapshot, now int64) (StopReason, int64) {
+	reason, wait, _ := s.Refusal(now)
+	switch {
+	case s.Params.ObserveOnly:
+		return StopNone, 0
+	case reason != machine.Admitted:
+		return StopReason(reason), wait
+	case e.full(s.Params):
+		return StopBusy, busyWait
+	}
+	return StopNone, 0
 }
 
 // notifyAdmission delivers what a call that asked has changed. If a hook ends the
@@ -238,11 +326,23 @@ func (r *Registry) notifyAdmission(n *node, a *machine.Answer, permit bool) {
 		case permit && a.Reason == machine.Admitted:
 			(&admission{node: n, epoch: a.Epoch, probe: a.Probe}).release(r)
 		case a.Probe: // by name: no caller was told yes
-			r.settle(n, &machine.Event{Op: machine.OpSettle, ByName: true}, Verdict{Outcome: OutcomeNeutral}, 0, r.now())
+			r.returnProbe(n, a.Epoch)
 		}
 	}()
 	n.Value.deliver(a, n.Name(), r.base, &r.hooks)
 	told = true
+	if a.Probe { // its lease, like the clock of a call, begins after hooks were told
+		r.apply(n, &machine.Event{Op: machine.OpBegin, Epoch: a.Epoch, Probe: true}, r.now())
+	}
+}
+
+// startOf returns when a call starts that asked at now and got the answer a: a hook's
+// time is not the tool's.
+func (r *Registry) startOf(a *machine.Answer, now int64) int64 {
+	if len(a.Changes()) == 0 {
+		return now
+	}
+	return r.now()
 }
 
 // admitFast is admit with a permit for a tool whose breaker admits everyone, which
@@ -253,24 +353,29 @@ func (r *Registry) admitFast(tool string) (*node, uint64) {
 		return nil, 0
 	}
 	e := &n.Value
+	if e.snap.Load().Params.MaxInFlight > 0 {
+		return nil, 0
+	}
 	e.stats.admitted.Add(1) // before the snapshot is looked at: see evict
 	s := e.snap.Load()
 	if !s.AdmitsAll() {
 		e.stats.settled.Add(1)
 		return nil, 0
 	}
-	e.touch()
+	e.touchUnder(s)
 	e.admitted()
 	return n, s.Epoch
 }
 
 // tryAdmit asks the machine. A refusal needs no step.
-func (e *entry) tryAdmit(now int64, want request) (machine.Answer, bool) {
-	if reason, wait, quiet := e.snap.Load().Refusal(now); quiet {
-		return machine.Answer{Reason: reason, Wait: wait}, true
+func (e *entry) tryAdmit(now int64, want request, hooked bool) (machine.Answer, bool) {
+	s := e.snap.Load()
+	if reason, wait, quiet := s.Refusal(now); quiet {
+		return machine.Answer{Reason: reason, Wait: wait, Epoch: s.Epoch}, true
 	}
 	var a machine.Answer
-	ok := e.apply(&machine.Event{Op: machine.OpAdmit, LeaseFloor: want.leaseFloor, NoProbe: want.noProbe}, now, &e.stats, &a)
+	ev := machine.Event{Op: machine.OpAdmit, LeaseFloor: want.leaseFloor, NoProbe: want.noProbe, Hooked: hooked}
+	ok := e.apply(&ev, now, &e.stats, &a)
 	return a, ok
 }
 
@@ -285,18 +390,18 @@ func (r *Registry) Available(tool string) bool {
 		return r.known(tool)
 	}
 	s := n.Value.snap.Load()
-	if s.AdmitsAll() {
+	if s.AdmitsAll() && !n.Value.full(s.Params) {
 		return true
 	}
 	if s.Evicted {
 		return r.known(tool)
 	}
-	reason, _, _ := s.Refusal(r.now())
-	return reason == machine.Admitted
+	reason, _ := n.Value.refusal(s, r.now())
+	return reason == StopNone
 }
 
 // falters reports whether a tool is admitted although it is likely to fail: its breaker
-// is closed, its last call failed, and its score is below 0.5.
+// is closed, its last call failed less than a cooldown ago, and its score is below 0.5.
 func (r *Registry) falters(tool string) bool {
 	if r.inert() {
 		return false
@@ -306,7 +411,7 @@ func (r *Registry) falters(tool string) bool {
 		return false
 	}
 	s := n.Value.snap.Load()
-	return s.State == machine.Closed && s.Streak > 0 && n.Value.stats.Read().Score() < 0.5
+	return s.FailedWithinCooldown(r.now()) && n.Value.stats.Read().Score() < 0.5
 }
 
 // known reports whether a tool without an entry would be admitted.
@@ -368,7 +473,11 @@ func (r *Registry) record(tool string, v Verdict, took int64) {
 // It reports false if n has left the registry.
 func (r *Registry) settle(n *node, ev *machine.Event, v Verdict, took, now int64) bool {
 	ev.Outcome, ev.Kind = machine.Outcome(v.Outcome), machine.Kind(kindOfFailure(v.Kind))
+	if v.Outcome == OutcomeRejected && v.NotSent { // refused by the client: the tool was never asked
+		ev.Outcome = machine.Neutral
+	}
 	ev.Took, ev.RetryAfter = took, int64(v.RetryAfter)
+	n.Value.seen.Store(now)
 	return r.apply(n, ev, now)
 }
 
@@ -415,6 +524,7 @@ func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
 		return nil, StopNone
 	}
 	n := r.put(tool, k)
+	n.Value.seen.Store(now)
 	r.enqueue(n)
 	return n, StopNone
 }
@@ -469,7 +579,9 @@ func (r *Registry) victim(now int64) *node {
 			return nil
 		}
 		n := front.Value.(*node)
-		if e := &n.Value; e.used.Load() {
+		e := &n.Value
+		e.seen.CompareAndSwap(askedLately, now)
+		if e.used.Load() && !e.faded(e.snap.Load(), now) {
 			e.used.Store(false)
 		} else if e.evict(now) {
 			return n
@@ -484,13 +596,46 @@ func (r *Registry) victim(now int64) *node {
 // looks for permits. So either evict sees the permit, or the caller sees the mark.
 func (e *entry) evict(now int64) bool {
 	s := e.snap.Load()
-	return s.Forgettable(now) && !e.stats.inUse() && !e.delivering() && e.snap.CompareAndSwap(s, evictedUnder(s.Params)) && e.confirm(s)
+	return (s.Forgettable(now) || e.faded(s, now)) && !e.inUse(now) && !e.delivering() && e.snap.CompareAndSwap(s, evictedUnder(s.Params)) && e.confirm(s, now)
+}
+
+// faded reports whether what is held against the tool is so old that it may be
+// forgotten.
+func (e *entry) faded(s *machine.Snapshot, now int64) bool {
+	return !s.Forgettable(now) && now >= s.FadesAt(e.lastSeen(now))
+}
+
+// see notes when the tool was asked for, to the second: so a storm of refusals writes
+// seldom.
+func (e *entry) see(now int64) {
+	if seen := e.seen.Load(); seen == askedLately || now-seen >= int64(time.Second) {
+		e.seen.Store(now)
+	}
+}
+
+// lastSeen is when the tool was last asked for or reported of, if something is held
+// against it.
+func (e *entry) lastSeen(now int64) int64 {
+	if seen := e.seen.Load(); seen != askedLately {
+		return seen
+	}
+	return now
+}
+
+// inUse reports whether a permit or a guarded call is out, a detached attempt is
+// running, or retries were made so lately that their budget has to be remembered.
+func (e *entry) inUse(now int64) bool {
+	if e.stats.inUse() {
+		return true
+	}
+	g := e.guard.Load()
+	return g != nil && (g.inUse() || !g.tokens.Full() && now-e.lastSeen(now) < e.snap.Load().Params.Patience())
 }
 
 // confirm ends an eviction: if a permit has been given out meanwhile it takes the
 // mark back and reports false.
-func (e *entry) confirm(before *machine.Snapshot) bool {
-	if !e.stats.inUse() {
+func (e *entry) confirm(before *machine.Snapshot, now int64) bool {
+	if !e.inUse(now) {
 		return true
 	}
 	e.snap.Store(before) // no other writer replaces the mark
@@ -610,7 +755,7 @@ func (r *Registry) Len() int {
 
 // Reset closes the tool's breaker, lifts a throttle or an isolation, and forgets
 // the streak, the growth and the learned lease; statistics stay. What was
-// admitted before no longer counts for the breaker. It reports whether there is
+// admitted before changes nothing in the breaker. It reports whether there is
 // such a tool. If the tool is not mended, FailureThreshold more failures open the
 // breaker again.
 func (r *Registry) Reset(tool string) bool {
@@ -621,8 +766,8 @@ func (r *Registry) Reset(tool string) bool {
 	return n != nil && r.apply(n, &machine.Event{Op: machine.OpReset}, r.now())
 }
 
-// Isolate holds the tool's breaker open until Reset. What was admitted before no
-// longer counts for the breaker. A tool that has not been called yet gets an
+// Isolate holds the tool's breaker open until Reset. What was admitted before
+// changes nothing in the breaker. A tool that has not been called yet gets an
 // entry; mind the spelling, since without RegisteredOnly any name is a tool. It
 // reports whether the tool is held: not if it is unknown (see
 // Config.RegisteredOnly), or new and the registry is full.
@@ -644,7 +789,7 @@ func (r *Registry) Isolate(tool string) bool {
 // SetConfig puts another configuration in force, or returns every problem of that
 // configuration and changes nothing. Each tool keeps its state: a running cooldown keeps its
 // deadline, a streak stays, a lower threshold does not trip by itself. Only a
-// FailureThreshold that is switched off closes a breaker, unless it is isolated. Lowering
+// configuration that opens by no rule closes a breaker, unless it is isolated. Lowering
 // MaxTools evicts nothing by itself; the next new name does. It takes time in
 // proportion to the number of tools, during which no new name can enter.
 func (r *Registry) SetConfig(c Config) error {
@@ -720,7 +865,13 @@ func (r *Registry) Config() Config {
 // already. The new state is visible by then and no lock is held: fn may call
 // anything, also for the same tool. The events of one tool come in order and one
 // at a time; those of two tools may come at once. A panic in fn is counted in
-// Summary.HookPanics and harms neither the call nor other hooks.
+// Summary.HookPanics and harms neither the call nor other hooks. While fn runs, at
+// most 1,024 events of its tool wait; then the oldest are dropped and counted in
+// Summary.HookDropped, and epochs jump.
+//
+// A hook's time is not the tool's: the clock of the call that became the probe, and
+// its lease, begin after fn has returned. A hook that hangs loses the probe after
+// MaxOpenDuration, or 10m if that is off.
 //
 // A lease that runs out is noticed by the next call that asks or reports, not by
 // a timer; the event says when it was.
@@ -780,8 +931,13 @@ func (a *admission) report(r *Registry, v Verdict, now int64) {
 func (a *admission) release(r *Registry) {
 	defer a.node.Value.stats.settled.Add(1)
 	if a.probe {
-		r.settle(a.node, a.settlement(), Verdict{Outcome: OutcomeNeutral}, 0, r.now())
+		r.returnProbe(a.node, a.epoch)
 	}
+}
+
+// returnProbe gives back the probe that n gave out in this epoch.
+func (r *Registry) returnProbe(n *node, epoch uint64) {
+	r.apply(n, &machine.Event{Op: machine.OpRelease, Epoch: epoch, Probe: true}, r.now())
 }
 
 func (a *admission) settlement() *machine.Event {
@@ -802,7 +958,7 @@ func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
 	s, now := n.Value.snap.Load(), r.now()
 	reason, wait, _ := s.Refusal(now)
 	switch {
-	case reason == machine.Admitted, reason == machine.RateLimited && (o == OutcomeThrottled || s.State == machine.Closed):
+	case s.Params.ObserveOnly, reason == machine.Admitted, reason == machine.RateLimited && (o == OutcomeThrottled || s.State == machine.Closed):
 		return StopNone, 0
 	case reason == machine.Isolated:
 		return StopIsolated, time.Duration(wait)
@@ -810,8 +966,8 @@ func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
 	return StopCircuitOpen, time.Duration(wait)
 }
 
-// bounded returns a stated wait, at most the tool's MaxOpenDuration, because the
+// bounded returns a stated wait as the call that heard it has to keep it: the
 // breaker refuses for no longer.
 func (e *entry) bounded(wait time.Duration) time.Duration {
-	return time.Duration(e.snap.Load().Params.Cap(int64(max(wait, 0))))
+	return time.Duration(e.snap.Load().Params.Heard(int64(wait)))
 }

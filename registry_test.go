@@ -691,29 +691,6 @@ func TestRegistry_ResetForgetsThrottleKeepsStats(t *testing.T) {
 	assert.Equal(t, 0.7, h.EWMA)
 }
 
-func TestRegistry_TripScoreCountsFromLastClose(t *testing.T) {
-	r := registryWith(t, func(c *Config) {
-		c.Breaker.FailureThreshold, c.Breaker.TripScore, c.Breaker.TripMinCalls = 100, 0.5, 4
-	})
-	for i := range 10 {
-		if i%3 == 0 {
-			r.RecordSuccess("flaky", 0)
-		} else {
-			r.RecordFailure("flaky", 0)
-		}
-		if !r.Available("flaky") {
-			assert.Equal(t, 4, i, "the score is below 0.5 after the third call, when too few had ended; the fourth call was a success")
-			break
-		}
-	}
-	require.False(t, r.Available("flaky"))
-	r.Reset("flaky")
-	failTimes(r, "flaky", 3)
-	assert.True(t, r.Available("flaky"), "three calls since the reset")
-	failTimes(r, "flaky", 1)
-	assert.False(t, r.Available("flaky"))
-}
-
 func TestRegistry_FailureWithoutKindIsUnknown(t *testing.T) {
 	r := NewRegistry()
 	r.Record("a", Verdict{Outcome: OutcomeFailure}, 0)
@@ -785,35 +762,6 @@ func TestRegistry_AllToleratesBreakAndChange(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{"a", "b"}, seen)
-}
-
-// A breaker without TripScore still records how many calls had ended when it closed,
-// because SetConfig may switch TripScore on later.
-func TestRegistry_TripMinCallsCountsFromCloseBeforeTripScore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := registryWith(t, nil)
-		for range 20 {
-			r.RecordFailure("search", 0)
-		}
-		time.Sleep(time.Hour)
-		require.True(t, r.AllowRequest("search"))
-		r.RecordSuccess("search", 0)
-		c := DefaultConfig()
-		c.Breaker.TripScore, c.Breaker.TripMinCalls = 1, 3
-		require.NoError(t, r.SetConfig(c))
-		for range 2 {
-			r.RecordFailure("search", 0)
-			assert.True(t, r.Available("search"))
-		}
-	})
-}
-
-func TestRegistry_LeastTripScoreDoesNotTripAtOnce(t *testing.T) {
-	r := registryWith(t, func(c *Config) {
-		c.Breaker.TripScore, c.Breaker.TripMinCalls, c.Breaker.FailureThreshold = 1e-6, Off, 100
-	})
-	r.RecordFailure("search", 0)
-	assert.True(t, r.Available("search"))
 }
 
 func TestRegistry_LongestDurationTeachesFiniteLease(t *testing.T) {

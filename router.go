@@ -75,7 +75,7 @@ func (r *HealthRouter) order(tool string, registry *Registry) []string {
 // Resolve returns the tool to call for a tool: the first that a call would be admitted
 // for, of the tool itself and then its substitutes, else the tool itself and false. A
 // substitute comes after the others if it falters: its breaker is closed, but its last
-// call failed and its score is below 0.5.
+// call failed less than a cooldown ago and its score is below 0.5.
 //
 // Resolve is a pure read and takes no probe. The answer may be out of date by the time
 // of the call, so to call a tool use [Gate.Allow], which admits while it chooses. An
@@ -98,8 +98,9 @@ var (
 	ErrRefused       error = &refusedError{text: "toolhealth: refused"}
 	ErrCircuitOpen   error = &refusedError{"tool temporarily unavailable: circuit breaker open", ErrRefused}
 	ErrProbeInFlight error = &refusedError{"tool temporarily unavailable: recovery is being probed", ErrRefused}
-	ErrRateLimited   error = &refusedError{"tool temporarily unavailable: rate limited", ErrRefused}
+	ErrRateLimited   error = &refusedError{"tool temporarily unavailable: it asked to wait", ErrRefused}
 	ErrIsolated      error = &refusedError{"tool temporarily unavailable: taken out of service", ErrRefused}
+	ErrBusy          error = &refusedError{"tool temporarily unavailable: busy", ErrRefused}
 	ErrUnknownTool   error = &refusedError{"unknown tool", ErrRefused}
 )
 
@@ -116,7 +117,8 @@ func (e *refusedError) refused() (Verdict, bool) { return vRefused, true }
 // refusals are the sentinels by reason.
 var refusals = [...]error{
 	StopNone: ErrRefused, StopCircuitOpen: ErrCircuitOpen, StopProbeInFlight: ErrProbeInFlight,
-	StopRateLimited: ErrRateLimited, StopIsolated: ErrIsolated, StopUnknownTool: ErrUnknownTool,
+	StopRateLimited: ErrRateLimited, StopIsolated: ErrIsolated, StopBusy: ErrBusy,
+	StopUnknownTool: ErrUnknownTool,
 }
 
 // Refusal is the soft error of a call that was not made. Its text is short and fit
@@ -129,7 +131,7 @@ type Refusal struct {
 	// RetryAfter is how long the tool will keep refusing; zero means that a call
 	// would be admitted now. While a probe is out it reaches to the end of the lease
 	// and the cooldown after it; the probe's verdict may come sooner. Where the wait
-	// is unknown (isolated, unknown tool) it is one cooldown.
+	// is unknown it is one cooldown (isolated, unknown tool) or one second (busy).
 	RetryAfter time.Duration
 	Streak     int    // consecutive failures of the tool
 	Kind       Kind   // kind of the last failure that counted; KindNone without one
@@ -288,14 +290,15 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 	}
 	n, a := r.admit(tool, now, want)
 	if a.Reason == machine.Admitted {
-		return newPermit(g, tool, n, a, now), nil
+		return newPermit(g, tool, n, a, r.startOf(&a, now)), nil
 	}
+	now = r.startOf(&a, now)
 	for _, name := range g.router().order(tool, r) {
 		if !r.Available(name) {
 			continue
 		}
 		if n, a := r.admit(name, now, want); a.Reason == machine.Admitted {
-			return newPermit(g, name, n, a, now), nil
+			return newPermit(g, name, n, a, r.now()), nil // hooks may have been told of several tools
 		}
 	}
 	return Permit{}, newRefusal(tool, n, a)
@@ -353,15 +356,18 @@ func (a *admission) fail(g *Gate, ctx context.Context, err error, now int64) {
 //   - Closed, in the period that admitted the call: a success or a rejection ends the
 //     streak, a failure adds to it and may open the breaker. An outcome from an
 //     earlier period changes nothing.
+//   - Closed: a failure that stated a wait also makes every caller wait so long.
 //   - Closed, in any period: a throttle makes every caller wait as long as the tool
 //     said.
-//   - Open: a failure restarts the cooldown; after a throttle the next probe waits at
-//     least that long. Other outcomes are from before, and change nothing.
+//   - Open: a failure restarts the cooldown; after a stated wait the next probe waits
+//     at least that long. Other outcomes are from before, and change nothing.
 //   - Half-open, and this is the probe: a success or a rejection closes the breaker,
 //     or opens it for the next probe if ProbeSuccesses asks for more; a failure opens
-//     it for a fresh cooldown; a throttle opens it for the stated wait, without a
-//     verdict; a neutral outcome makes the next caller the probe, at once.
+//     it for a fresh cooldown, or for its stated wait if that is longer; a throttle
+//     opens it for the stated wait, without a verdict; a neutral outcome makes the next
+//     caller the probe, at once, and after a cooldown if it is the third in a row.
 //   - Half-open, and this is not the probe: nothing.
+//   - The call was admitted before an operator's last Reset or Isolate: nothing.
 //
 // Every outcome is counted, late ones too. The zero Permit is settled: all methods do
 // nothing.
@@ -426,7 +432,7 @@ func (p *Permit) Settle(v Verdict) {
 }
 
 // Release gives the permit back unused: it counts no outcome, and frees a probe's slot
-// at once. Deferred right after Allow it catches every early return; after Done or
+// at once, however many were given back before. Deferred right after Allow it catches every early return; after Done or
 // Settle it does nothing.
 func (p *Permit) Release() {
 	if p.gate == nil || p.stamp.Settled() || !p.stamp.Settle() {

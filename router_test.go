@@ -384,8 +384,8 @@ func TestRefusal_SaysWhyAndHowLong(t *testing.T) {
 			},
 			{
 				Refusal{Tool: "limited", Reason: StopRateLimited, RetryAfter: time.Second, InRow: 1},
-				ErrRateLimited, "tool temporarily unavailable: rate limited; retry after 1s",
-				`{"reason":"tool_unavailable:rate_limited","kind":"refused","retry_after_seconds":1,"attempts":0,"text":"tool temporarily unavailable: rate limited; retry after 1s"}`,
+				ErrRateLimited, "tool temporarily unavailable: it asked to wait; retry after 1s",
+				`{"reason":"tool_unavailable:rate_limited","kind":"refused","retry_after_seconds":1,"attempts":0,"text":"tool temporarily unavailable: it asked to wait; retry after 1s"}`,
 			},
 			{
 				Refusal{Tool: "isolated", Reason: StopIsolated, RetryAfter: 30 * time.Second, InRow: 1},
@@ -406,7 +406,7 @@ func TestRefusal_SaysWhyAndHowLong(t *testing.T) {
 			assert.Equal(t, c.want, *refusal)
 			assert.EqualError(t, err, c.text)
 			assert.ErrorIs(t, err, ErrRefused)
-			for _, sentinel := range []error{ErrCircuitOpen, ErrProbeInFlight, ErrRateLimited, ErrIsolated, ErrUnknownTool} {
+			for _, sentinel := range []error{ErrCircuitOpen, ErrProbeInFlight, ErrRateLimited, ErrIsolated, ErrBusy, ErrUnknownTool} {
 				assert.Equal(t, sentinel == c.sentinel, errors.Is(err, sentinel), "%v is %v", err, sentinel)
 			}
 			text, err := json.Marshal(refusal)
@@ -574,14 +574,27 @@ func TestPermit_SlowSuccessCountsAgainstBreaker(t *testing.T) {
 	})
 }
 
-func TestPermit_ThrottleOfOldEpochHolds(t *testing.T) {
-	r := NewRegistry()
-	g := &Gate{Registry: r}
-	old, err := g.Allow(t.Context(), "search")
-	require.NoError(t, err)
-	r.Reset("search")
-	old.Settle(Verdict{Outcome: OutcomeThrottled, RetryAfter: time.Minute})
-	assert.Equal(t, StopRateLimited, healthOf(t, r, "search").Reason)
+func TestPermit_ThrottleOfOldEpochHoldsUnlessOperatorSpoke(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		g := &Gate{Registry: r}
+		a, err := g.Allow(t.Context(), "search")
+		require.NoError(t, err)
+		b, err := g.Allow(t.Context(), "search")
+		require.NoError(t, err)
+		failTimes(r, "search", 3)
+		time.Sleep(30 * time.Second)
+		require.True(t, r.AllowRequest("search"))
+		r.RecordSuccess("search", 0)
+		asks := Verdict{Outcome: OutcomeThrottled, RetryAfter: time.Minute}
+		a.Settle(asks)
+		assert.Equal(t, StopRateLimited, healthOf(t, r, "search").Reason)
+		r.Reset("search")
+		b.Settle(asks)
+		h := healthOf(t, r, "search")
+		assert.True(t, h.Available)
+		assert.Equal(t, uint64(2), h.Throttled, "it is counted all the same")
+	})
 }
 
 func TestGate_TakesNoProbeThatItDoesNotUse(t *testing.T) {

@@ -57,11 +57,11 @@ func TestLoad_AbsentKeyIsDefaultAndZeroIsOff(t *testing.T) {
 		Policy:   Policy{RetryBudget: Off, Timeout: Off},
 		MaxTools: Off, DeadlineFloor: Off,
 	}, s)
-	want := DefaultBreakerConfig()
+	want := DefaultBreakerConfig().resolved()
 	want.RecoveryGrowth = 2
 	assert.Equal(t, want, s.Breaker.resolved(), "the threshold and the lease have their defaults, too")
 	off := load(t, `{"breaker":{"failure_threshold":0,"probe_timeout":"0s"}}`)
-	want = DefaultBreakerConfig()
+	want = DefaultBreakerConfig().resolved()
 	want.FailureThreshold, want.ProbeTimeout = 0, 0
 	assert.Equal(t, want, off.Breaker.resolved())
 }
@@ -95,7 +95,7 @@ func TestLoad_ToolInheritsWhatItDoesNotName(t *testing.T) {
 // Without a breaker in the file, that of a tool still starts from the default.
 func TestLoad_ToolInheritsDefaults(t *testing.T) {
 	s := load(t, `{"tools":{"a":{"breaker":{"recovery_growth":2}}}}`)
-	want := DefaultBreakerConfig()
+	want := DefaultBreakerConfig().resolved()
 	want.RecoveryGrowth = 2
 	assert.Equal(t, want, s.Tools["a"].Breaker.resolved())
 	assert.Equal(t, BreakerConfig{}, s.Breaker)
@@ -125,7 +125,7 @@ toolhealth: config: zones is unknown, must be one of breaker, policy, tools, max
 toolhealth: config: breaker.recovery_growth is 0.25, must be 0, or between 1 and 1000
 toolhealth: config: policy.jitter is 2, must be between 0 and 1
 toolhealth: config: tools is the key "", must be a name that is not empty
-toolhealth: config: tools["a"].breaker.recovery_duration is off, must be more than 0s unless failure_threshold is off
+toolhealth: config: tools["a"].breaker.recovery_duration is off, must be more than 0s unless failure_threshold and failure_rate are off
 toolhealth: config: tools["a"].substitutes[1] is "b", must be listed once
 toolhealth: config: tools["a"].substitutes[2] is "", must be the name of a tool`, err.Error(), "an inherited mistake is reported once")
 	var problem *ConfigError
@@ -189,14 +189,14 @@ func TestSettings_MarshalWritesWhatDiffers(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, `{"breaker":{"failure_threshold":0,"recovery_duration":"1m0s","probe_timeout":"0s"},`+
 		`"policy":{"max_attempts":3,"timeout":"0s"},`+
-		`"tools":{"mail":{"breaker":{"failure_threshold":3,"recovery_duration":"30s","probe_timeout":"30s","max_open_duration":"10m0s","recovery_growth":1,"probe_successes":1,"trip_min_calls":10},`+
+		`"tools":{"mail":{"breaker":{"failure_threshold":3,"recovery_duration":"30s","probe_timeout":"30s","max_open_duration":"10m0s","recovery_growth":1,"probe_successes":1,"failure_rate_window":"1m0s","failure_rate_min_calls":20},`+
 		`"policy":{"max_attempts":2,"timeout":"2m0s","side_effects":true},"labels":{"team":"office"}},`+
 		`"zero":{"breaker":{"failure_threshold":3,"recovery_duration":"30s","probe_timeout":"30s"},"policy":{"max_attempts":2,"timeout":"2m0s"},"substitutes":["mail"]}},`+
 		`"max_tools":9,"registered_only":true,"deadline_floor":"0s"}`, string(text))
 	back := load(t, string(text))
 	assert.Equal(t, s.Breaker.resolved(), back.Breaker.resolved())
-	assert.Equal(t, breaker, back.Tools["mail"].Breaker.resolved())
-	assert.Equal(t, breaker, back.Tools["zero"].Breaker.resolved())
+	assert.Equal(t, breaker.resolved(), back.Tools["mail"].Breaker.resolved())
+	assert.Equal(t, breaker.resolved(), back.Tools["zero"].Breaker.resolved())
 	again, err := json.Marshal(back)
 	require.NoError(t, err)
 	assert.JSONEq(t, string(text), string(again))
@@ -206,7 +206,7 @@ func TestSettings_MarshalWritesWhatDiffers(t *testing.T) {
 	assert.Equal(t, `{}`, string(text))
 	text, err = json.Marshal(Settings{Breaker: DefaultBreakerConfig(), Policy: Policy{MaxAttempts: 2}})
 	require.NoError(t, err)
-	assert.Equal(t, `{"breaker":{"recovery_duration":"30s","max_open_duration":"10m0s","recovery_growth":1,"probe_successes":1,"trip_min_calls":10},"policy":{"max_attempts":2}}`,
+	assert.Equal(t, `{"breaker":{"recovery_duration":"30s","max_open_duration":"10m0s","recovery_growth":1,"probe_successes":1,"failure_rate_window":"1m0s","failure_rate_min_calls":20},"policy":{"max_attempts":2}}`,
 		string(text), "what is written out stays written out")
 	_, err = json.Marshal(Settings{Tools: map[string]ToolSettings{"a": {Breaker: &BreakerConfig{RecoveryGrowth: math.Inf(1)}}}})
 	assert.ErrorContains(t, err, `toolhealth: config: tools["a"].breaker.recovery_growth: `)
@@ -228,7 +228,7 @@ func TestNew_ReportsEveryProblem(t *testing.T) {
 toolhealth: config: breaker.recovery_jitter is NaN, must be between 0 and 1
 toolhealth: config: policy.timeout is -1s, must be between 0s and 87600h0m0s, or Off
 toolhealth: config: tools["a"].policy.jitter is 2, must be between 0 and 1
-toolhealth: config: tools["b"].breaker.recovery_duration is off, must be more than 0s unless failure_threshold is off
+toolhealth: config: tools["b"].breaker.recovery_duration is off, must be more than 0s unless failure_threshold and failure_rate are off
 toolhealth: config: max_tools is -2, must be between 0 and 16777216, or Off
 toolhealth: config: deadline_floor is -2ns, must be between 0s and 87600h0m0s, or Off
 toolhealth: config: tools["a"].substitutes[0] is "a", must be another tool than the primary

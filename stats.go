@@ -6,12 +6,11 @@ import (
 	"time"
 
 	"github.com/toolhealth/toolhealth/internal/flight"
-	"github.com/toolhealth/toolhealth/internal/machine"
 	"github.com/toolhealth/toolhealth/internal/retry"
 )
 
 // ewmaOne is an EWMA of 1.0: averages are integers scaled by this.
-const ewmaOne = machine.EWMAOne
+const ewmaOne = 1_000_000
 
 // Stats are the all-time counters of one tool: lock-free, written by every call
 // that ends, read by dashboards. A [Registry] keeps one for each tool; alone,
@@ -157,6 +156,23 @@ func (s *Stats) ended() uint64 {
 	return n
 }
 
+// admitBelow counts a permit as given out if fewer than limit are out. The number of
+// those that are settled only grows, so an old one never lets too many out.
+func (s *Stats) admitBelow(limit uint64) bool {
+	for {
+		done := s.permitOK.Load() + s.settled.Load()
+		admitted := s.admitted.Load()
+		switch {
+		case admitted-min(done, admitted) < limit: // fewer than none are out if a copied permit was settled twice
+			if s.admitted.CompareAndSwap(admitted, admitted+1) {
+				return true
+			}
+		case done == s.permitOK.Load()+s.settled.Load():
+			return false
+		}
+	}
+}
+
 // inUse reports whether a permit is out. The settled ones are read first: a
 // permit that is given out in between can only make the answer true.
 func (s *Stats) inUse() bool { return s.inFlight() > 0 }
@@ -164,7 +180,11 @@ func (s *Stats) inUse() bool { return s.inFlight() > 0 }
 // inFlight returns the number of permits that are out.
 func (s *Stats) inFlight() uint64 {
 	done := s.permitOK.Load() + s.settled.Load()
-	return s.admitted.Load() - done
+	admitted := s.admitted.Load()
+	if done > admitted { // a copied permit was settled twice
+		return 0
+	}
+	return admitted - done
 }
 
 // refusedInRow returns the number of refusals since the last admission.
@@ -334,6 +354,12 @@ type guardStats struct {
 func (g *guardStats) begin(now int64) *flight.Slot {
 	g.calls.Add(1)
 	return g.running.Start(now)
+}
+
+// inUse reports whether a guarded call or a detached attempt is running.
+func (g *guardStats) inUse() bool {
+	running, _ := g.running.Read()
+	return running > 0 || g.abandoned.Load() > 0
 }
 
 func (g *guardStats) read(now int64) GuardCounts {

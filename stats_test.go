@@ -286,3 +286,19 @@ func TestStats_MaximumNeverFalls(t *testing.T) {
 		}
 	})
 }
+
+// go vet reports a copied permit; settled twice, it must not make the others countless.
+func TestStats_PermitsThatAreOutSaturate(t *testing.T) {
+	r := NewRegistry()
+	permit, err := (&Gate{Registry: r}).Allow(t.Context(), "search")
+	require.NoError(t, err)
+	duplicate := Permit{node: permit.node, gate: permit.gate, start: permit.start}
+	duplicate.Done(t.Context(), nil)
+	permit.Done(t.Context(), nil)
+	assert.Zero(t, healthOf(t, r, "search").InFlight)
+	assert.False(t, r.table.Get("search").Value.stats.inUse())
+	next, err := (&Gate{Registry: r}).Allow(t.Context(), "search")
+	require.NoError(t, err)
+	next.Release()
+	assert.Zero(t, healthOf(t, r, "search").InFlight)
+}

@@ -163,7 +163,7 @@ func statusFor(reason toolhealth.StopReason) int {
 		return http.StatusNotFound
 	case toolhealth.StopNonRetryable:
 		return http.StatusUnprocessableEntity
-	case toolhealth.StopCircuitOpen, toolhealth.StopProbeInFlight, toolhealth.StopIsolated:
+	case toolhealth.StopCircuitOpen, toolhealth.StopProbeInFlight, toolhealth.StopIsolated, toolhealth.StopBusy:
 		return http.StatusServiceUnavailable
 	case toolhealth.StopRateLimited:
 		return http.StatusTooManyRequests

@@ -52,7 +52,7 @@ func ExampleWitness() {
 	}
 	// Output:
 	// the search did not work
-	// tool temporarily unavailable: rate limited; retry after 120s
+	// tool temporarily unavailable: it asked to wait; retry after 120s
 }
 
 // A breaker for each host that a client reaches.

@@ -356,7 +356,7 @@ func parallel() []Case {
 		return Case{Name: name, Procs: 2, Workers: k, New: func(*Teardown) func(int) {
 			type padded struct {
 				pair
-				_ [112]byte
+				_ [128]byte
 			}
 			maps, words := make([]map[string]*pair, k), make([]*padded, k)
 			for w := range k {

@@ -16,6 +16,8 @@ type List[E any] struct {
 	mu     sync.Mutex                 // guards changes of hooks; never held while a hook runs
 	hooks  atomic.Pointer[[]*hook[E]] // replaced as a whole, under mu
 	panics atomic.Uint64
+
+	dropped atomic.Uint64 // written by Ordered
 }
 
 type hook[E any] struct {
@@ -42,6 +44,9 @@ func (l *List[E]) Add(fn func(E)) (stop func()) {
 	l.hooks.Store(&hooks)
 	return func() { l.remove(h) }
 }
+
+// Any reports whether there are hooks.
+func (l *List[E]) Any() bool { return len(l.all()) > 0 }
 
 func (l *List[E]) all() []*hook[E] {
 	if p := l.hooks.Load(); p != nil {
@@ -71,6 +76,9 @@ func (l *List[E]) remove(h *hook[E]) {
 
 // Panics returns how often a hook has panicked.
 func (l *List[E]) Panics() uint64 { return l.panics.Load() }
+
+// Dropped returns how many events were dropped because a hook hung.
+func (l *List[E]) Dropped() uint64 { return l.dropped.Load() }
 
 // Call calls every hook with e, in the order in which they were added. A hook
 // that panics is counted and otherwise ignored; one that ends its goroutine with

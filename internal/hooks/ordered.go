@@ -9,7 +9,8 @@ import (
 // epochs, one at a time. Events may arrive in any order, from any goroutine: one
 // that comes too early, or while another goroutine delivers, is left to the
 // goroutine that delivers the one before it. So no caller waits for another
-// caller's hooks. Make one with NewOrdered; it must not be copied.
+// caller's hooks. While a hook hangs, at most MaxPending events wait; then the oldest
+// are dropped, and the hooks see a gap. Make one with NewOrdered; it must not be copied.
 type Ordered[E any] struct {
 	mu   sync.Mutex // never held while a hook runs
 	next uint64     // epoch of the next event to deliver
@@ -21,6 +22,9 @@ type Ordered[E any] struct {
 	pending map[uint64]E
 }
 
+// MaxPending is how many events of one source wait for a hook at most.
+const MaxPending = 1024
+
 // NewOrdered returns an Ordered whose first event has this epoch.
 func NewOrdered[E any](first uint64) *Ordered[E] { return &Ordered[E]{next: first} }
 
@@ -29,23 +33,35 @@ func NewOrdered[E any](first uint64) *Ordered[E] { return &Ordered[E]{next: firs
 // will deliver them; if a hook calls Deliver, that may be its own. A hook that ends
 // its goroutine ends it after all others have run.
 func (o *Ordered[E]) Deliver(epoch uint64, events []E, list *List[E]) {
-	if o.begin(epoch, events) {
-		o.drain(events, list)
+	next, dropped := o.begin(epoch, events)
+	if dropped > 0 {
+		list.dropped.Add(dropped)
+	}
+	if next != nil {
+		o.drain(next, list)
 	}
 }
 
 // Delivering reports whether a goroutine delivers at this moment.
 func (o *Ordered[E]) Delivering() bool { return o.busy.Load() }
 
-// begin reports whether the events are the next ones and no goroutine delivers. If
-// so, the caller has to drain them; otherwise begin keeps them pending.
-func (o *Ordered[E]) begin(epoch uint64, events []E) bool {
+// begin returns the events that the caller has to drain: these, if they are the next
+// ones and no goroutine delivers. Else it leaves them pending. It also returns how many
+// events it has dropped.
+func (o *Ordered[E]) begin(epoch uint64, events []E) (next []E, dropped uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if epoch < o.next { // younger ones were dropped before these came
+		dropped = min(o.next-epoch, uint64(len(events)))
+		epoch, events = epoch+dropped, events[dropped:]
+	}
+	if len(events) == 0 {
+		return nil, dropped
+	}
 	if !o.busy.Load() && epoch == o.next {
 		o.busy.Store(true)
 		o.next += uint64(len(events))
-		return true
+		return events, dropped
 	}
 	if o.pending == nil {
 		o.pending = make(map[uint64]E)
@@ -53,7 +69,20 @@ func (o *Ordered[E]) begin(epoch uint64, events []E) bool {
 	for i, e := range events {
 		o.pending[epoch+uint64(i)] = e
 	}
-	return false
+	return nil, dropped + o.dropOldest()
+}
+
+// dropOldest drops what is too much while a goroutine delivers. The next event to
+// deliver is then the oldest one that is left. The caller holds mu.
+func (o *Ordered[E]) dropOldest() (dropped uint64) {
+	for o.busy.Load() && len(o.pending) > MaxPending {
+		if _, ok := o.pending[o.next]; ok {
+			delete(o.pending, o.next)
+			dropped++
+		}
+		o.next++
+	}
+	return dropped
 }
 
 // drain delivers events and then pending ones, up to the first event that has not

@@ -141,3 +141,44 @@ func TestOrdered_ManyGoroutines(t *testing.T) {
 		require.Nil(t, o.pending, "delivered events leave nothing pending")
 	}
 }
+
+func TestOrdered_HookThatHangsKeepsBoundedEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list, log := recorded()
+		over := make(chan struct{})
+		list.Add(func(int) { <-over })
+		o := NewOrdered[int](1)
+		var group sync.WaitGroup
+		group.Go(func() { o.Deliver(1, []int{1}, list) })
+		synctest.Wait()
+		for e := 2; e <= 5000; e++ {
+			if e != 3000 { // is late
+				o.Deliver(uint64(e), []int{e}, list)
+			}
+			assert.LessOrEqual(t, len(o.pending), MaxPending)
+		}
+		assert.Equal(t, uint64(5000-1-1-MaxPending), list.Dropped())
+		o.Deliver(3000, []int{3000}, list)
+		assert.Equal(t, uint64(5000-1-MaxPending), list.Dropped(), "so is what comes too late")
+		close(over)
+		group.Wait()
+		require.Len(t, *log, 1+MaxPending)
+		assert.Equal(t, []int{1, 5000 - MaxPending + 1, 5000}, []int{(*log)[0], (*log)[1], (*log)[MaxPending]})
+		o.Deliver(4999, []int{0, 0, 5001}, list)
+		assert.Equal(t, 5001, (*log)[len(*log)-1], "and what follows is delivered")
+		assert.Len(t, *log, 2+MaxPending)
+		assert.False(t, o.Delivering())
+	})
+}
+
+// Where no hook hangs a gap ends by itself, so nothing is dropped.
+func TestOrdered_GapAloneDropsNothing(t *testing.T) {
+	list, log := recorded()
+	o := NewOrdered[int](1)
+	for e := 2; e <= 2000; e++ {
+		o.Deliver(uint64(e), []int{e}, list)
+	}
+	o.Deliver(1, []int{1}, list)
+	assert.Len(t, *log, 2000)
+	assert.Zero(t, list.Dropped())
+}

@@ -27,6 +27,7 @@ import (
 // purpose and has to be caught.
 type carrier struct {
 	name      string
+	caught    string // the scope that has to catch it; "" means any
 	step      func(s *Snapshot, ev *Event, now int64) (*Snapshot, Answer)
 	refusal   func(s *Snapshot, now int64) (Reason, int64)
 	asOf      func(s *Snapshot, now int64) Snapshot
@@ -34,6 +35,7 @@ type carrier struct {
 	torn      bool // writes until in a store of its own
 	deaf      bool // takes a lost swap for a won one
 	forgetful bool // does not remember that a permit is settled
+	compared  bool // with the rules in words, as the real machine is
 }
 
 var realCarrier = carrier{
@@ -54,8 +56,12 @@ type scope struct {
 	long      extent
 	outcomes  []Outcome
 	byName    bool // callers also report by name
+	asks      bool // failures of permits also come with a stated wait
 	keepAlive bool
 	lose      bool // callers also lose their permit without a word
+	release   bool // callers also give their permit back
+	hooked    bool // hooks are told of a probe before it begins, which takes time
+	leases    bool // an operator may configure a lease of 2 instead
 	breaker   Config
 	threshold []int // what an operator may configure instead
 	tripped   bool  // begins open, one unit before the probe is due
@@ -89,7 +95,7 @@ var scopes = []scope{
 	},
 	{
 		name: "two callers and an operator", callers: 2, short: extent{2, 3, 2}, long: extent{3, 6, 2},
-		outcomes: []Outcome{Success, Failure}, breaker: exploredBreaker(1), threshold: []int{0, 1, 2},
+		outcomes: []Outcome{Success, Failure, Throttled}, breaker: exploredBreaker(1), threshold: []int{0, 1, 2},
 	},
 	{
 		name: "two callers, threshold 2", callers: 2, short: extent{3, 3, 0}, long: extent{5, 6, 0},
@@ -108,6 +114,36 @@ var scopes = []scope{
 		name: "no lease, no bound", callers: 2, short: extent{3, 3, 1}, long: extent{4, 6, 1}, lose: true,
 		outcomes: []Outcome{Success, Failure, Throttled},
 		breaker:  withBreaker(exploredBreaker(1), func(c *Config) { c.ProbeTimeout, c.MaxOpenDuration = 0, 0 }),
+	},
+	{
+		name: "probes without a verdict", callers: 2, short: extent{4, 3, 0}, long: extent{6, 7, 0}, tripped: true,
+		outcomes: []Outcome{Success, Neutral}, release: true, breaker: exploredBreaker(1),
+	},
+	{
+		name: "hooks take time", callers: 2, short: extent{2, 6, 0}, long: extent{3, 13, 0}, tripped: true, hooked: true, lose: true,
+		outcomes: []Outcome{Success, Failure}, keepAlive: true, breaker: exploredBreaker(1),
+	},
+	{
+		name: "a lease comes later", callers: 2, short: extent{2, 4, 2}, long: extent{3, 5, 2}, tripped: true, leases: true, lose: true,
+		outcomes: []Outcome{Success, Failure},
+		breaker:  withBreaker(exploredBreaker(1), func(c *Config) { c.ProbeTimeout = 0 }),
+	},
+	{
+		name: "share of failures", callers: 2, short: extent{2, 4, 0}, long: extent{3, 4, 1}, byName: true,
+		outcomes: []Outcome{Success, Failure},
+		breaker: withBreaker(exploredBreaker(0), func(c *Config) {
+			c.FailureRate, c.FailureRateWindow, c.FailureRateMinCalls = 0.6, 3, 2
+		}),
+	},
+	{
+		name: "streak with a window", callers: 2, short: extent{2, 4, 0}, long: extent{3, 6, 0}, byName: true,
+		outcomes: []Outcome{Success, Failure},
+		breaker:  withBreaker(exploredBreaker(2), func(c *Config) { c.FailureWindow = 2 }),
+	},
+	{
+		name: "failures that ask to wait", callers: 2, short: extent{3, 4, 0}, long: extent{4, 9, 0},
+		outcomes: []Outcome{Success, Failure}, asks: true,
+		breaker: withBreaker(exploredBreaker(2), func(c *Config) { c.MaxStatedWait = 4 }),
 	},
 	{
 		name: "four callers", callers: 4, short: extent{2, 1, 0}, long: extent{2, 3, 0}, tripped: true,
@@ -135,6 +171,7 @@ type caller struct {
 	left  int       // operations that it may still begin
 	holds bool      // it has a permit: probe, epoch, start
 	probe bool
+	begun bool // the hooks were told of its probe
 	epoch uint64
 	start int64
 	spent int // how often this permit has changed the machine
@@ -145,6 +182,8 @@ type world struct {
 	now       int64
 	snap      Snapshot
 	promised  int64 // open: when the last event said that the next probe may go
+	undecided int   // probes in a row that ended without a verdict
+	ended     int   // successes and failures
 	ticks     int
 	operators int
 	callers   [4]caller
@@ -156,6 +195,7 @@ type exploration struct {
 	scope
 	extent
 	params    map[int]*Params    // by threshold
+	leased    *Params            // with a lease
 	seen      map[string]float64 // in how many ways it can go on from here
 	edges     int
 	swaps     int
@@ -186,6 +226,7 @@ func newExploration(c carrier, sc scope, e extent) *exploration {
 	for _, n := range append(slices.Clone(sc.threshold), sc.breaker.FailureThreshold) {
 		x.params[n] = NewParams(withBreaker(sc.breaker, func(c *Config) { c.FailureThreshold = n }))
 	}
+	x.leased = NewParams(withBreaker(sc.breaker, func(c *Config) { c.ProbeTimeout = 2 }))
 	return x
 }
 
@@ -194,6 +235,13 @@ func (x *exploration) run() float64 {
 	w := &world{snap: *x.params[x.breaker.FailureThreshold].Initial, ticks: x.ticks, operators: x.operators}
 	for i := range x.callers {
 		w.callers[i].left = x.calls
+	}
+	if x.tripped {
+		for w.snap.State == Closed {
+			next, _ := x.step(&w.snap, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}, 0)
+			w.snap = *next
+		}
+		w.promised, w.now = w.snap.Until, w.snap.Until-1
 	}
 	return x.visit(w)
 }
@@ -248,20 +296,26 @@ func (x *exploration) key(w *world) []byte {
 	span := func(d int64) byte { return byte(int8(min(d, 126))) }
 	snap := func(s *Snapshot) {
 		flags := byte(0)
-		for i, set := range [...]bool{s.isolated, s.limited, s.lost} {
+		for i, set := range [...]bool{s.isolated, s.limited, s.lost, s.untold, s.Params == x.leased} {
 			if set {
 				flags |= 1 << i
 			}
 		}
 		key = append(key, byte(s.State), flags, byte(s.Params.threshold), byte(s.Streak), rel(s.Since), rel(s.Until),
-			span(s.lease), span(s.cooldown), span(s.learned), byte(s.failed), byte(s.passed), byte(w.snap.Epoch-s.Epoch))
+			span(s.lease), span(s.cooldown), span(s.learned), byte(s.failed), byte(s.passed), s.undecided, byte(w.snap.Epoch-s.Epoch))
+		if s.Params.window > 0 && s.Streak > 0 {
+			key = append(key, rel(s.failedAt))
+		}
+		if s.windowFailed > 0 {
+			key = append(key, rel(s.windowSince), byte(w.ended-int(s.windowEnded)), byte(s.windowFailed))
+		}
 	}
 	snap(&w.snap)
 	promised := w.promised
 	if w.snap.State != Open {
 		promised = w.now
 	}
-	key = append(key, rel(promised), byte(w.ticks), byte(w.operators))
+	key = append(key, rel(promised), byte(w.undecided), byte(w.ticks), byte(w.operators))
 	head := len(key)
 	var blocks [len(w.callers)][]byte
 	for i := range w.callers[:x.callers] {
@@ -274,15 +328,18 @@ func (x *exploration) key(w *world) []byte {
 				lost = 1
 			}
 			if c.ev.Params != nil {
-				cfg = byte(c.ev.Params.threshold + 1)
+				cfg = byte(c.ev.Params.threshold+1) + 16*boolByte(c.ev.Params == x.leased)
 			}
-			key = append(key, byte(c.ev.Op), byte(c.ev.Outcome), rel(c.now), lost, cfg, boolByte(c.ev.ByName))
+			key = append(key, byte(c.ev.Op), byte(c.ev.Outcome), rel(c.now), lost, cfg, boolByte(c.ev.ByName), byte(c.ev.RetryAfter))
+			if x.breaker.FailureRate > 0 {
+				key = append(key, byte(w.ended-int(c.ev.Ended)))
+			}
 			if c.pc == pcTorn || c.lost && (x.blind || x.deaf) { // else it will load again
 				snap(c.old)
 			}
 		}
 		if c.holds {
-			key = append(key, 1+boolByte(c.probe), boolByte(c.epoch != w.snap.Epoch)+boolByte(c.epoch < w.snap.operated), rel(c.start), byte(c.spent))
+			key = append(key, 1+boolByte(c.probe)+2*boolByte(c.begun), boolByte(c.epoch != w.snap.Epoch)+boolByte(c.epoch < w.snap.operated), rel(c.start), byte(c.spent))
 		}
 		key = append(key, 255)
 		blocks[i] = key[from:]
@@ -345,17 +402,18 @@ func describeEvent(ev *Event) string {
 	case ev.Op == OpSettle && ev.ByName:
 		return "record " + ev.Outcome.String()
 	case ev.Op == OpSettle:
-		return fmt.Sprintf("settle %s, epoch %d, probe %v", ev.Outcome, ev.Epoch, ev.Probe)
+		return fmt.Sprintf("settle %s, wait %d, epoch %d, probe %v", ev.Outcome, ev.RetryAfter, ev.Epoch, ev.Probe)
 	case ev.Op == OpConfigure:
 		return fmt.Sprintf("configure threshold %d", ev.Params.threshold)
 	}
-	return [...]string{"ask", "settle", "keep alive", "reset", "isolate", "configure"}[ev.Op]
+	return [...]string{"ask", "settle", "release", "begin", "keep alive", "reset", "isolate", "configure"}[ev.Op]
 }
 
 // begin lets an idle caller choose an operation.
 func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 	c := &w.callers[i]
-	if c.left == 0 {
+	untold := c.holds && c.probe && !c.begun
+	if c.left == 0 && !untold {
 		return
 	}
 	next := *w
@@ -363,11 +421,20 @@ func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 		next = *w
 		n := &next.callers[i]
 		n.pc, n.ev, n.now, n.lost = pcCalled, &ev, w.now, false
-		n.left--
+		if ev.Op != OpBegin {
+			n.left--
+		}
 		if ev.Op >= OpReset {
 			next.operators--
 		}
+		if ev.Op == OpSettle && (ev.Outcome == Success || ev.Outcome == Failure) {
+			next.ended++ // the statistics come first
+		}
 		yield(move{"begins", i, &ev}, &next)
+	}
+	if untold { // the goroutine is in its hooks
+		call(Event{Op: OpBegin, Probe: true, Epoch: c.epoch})
+		return
 	}
 	if c.holds {
 		for _, outcome := range x.outcomes {
@@ -376,6 +443,13 @@ func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 				ev.RetryAfter = statedWait
 			}
 			call(ev)
+			if outcome == Failure && x.asks {
+				ev.RetryAfter = statedWait
+				call(ev)
+			}
+		}
+		if x.release {
+			call(Event{Op: OpRelease, Probe: c.probe, Epoch: c.epoch})
 		}
 		if x.keepAlive && c.probe {
 			call(Event{Op: OpKeepAlive, Probe: true, Epoch: c.epoch})
@@ -388,7 +462,7 @@ func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 		}
 		return
 	}
-	call(Event{Op: OpAdmit})
+	call(Event{Op: OpAdmit, Hooked: x.hooked})
 	if x.byName {
 		for _, outcome := range x.outcomes {
 			call(Event{Op: OpSettle, ByName: true, Outcome: outcome, Kind: Timeout, RetryAfter: statedWait, Took: 1})
@@ -397,6 +471,9 @@ func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 	if w.operators > 0 {
 		call(Event{Op: OpReset})
 		call(Event{Op: OpIsolate})
+		if x.leases {
+			call(Event{Op: OpConfigure, Params: x.leased})
+		}
 		for _, threshold := range x.threshold {
 			call(Event{Op: OpConfigure, Params: x.params[threshold]})
 		}
@@ -407,6 +484,11 @@ func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 func (x *exploration) load(w *world, i int) {
 	c := &w.callers[i]
 	c.lost = false
+	if x.breaker.FailureRate > 0 {
+		counted := *c.ev
+		counted.Ended = uint64(w.ended)
+		c.ev = &counted
+	}
 	if next, a := x.step(&w.snap, c.ev, c.now); next == &w.snap {
 		x.checkReport(c, &w.snap, next)
 		x.end(w, i, a)
@@ -434,14 +516,38 @@ func (x *exploration) swap(w *world, i int) {
 	if a.n == 0 && next.State == Open {
 		w.promised = max(w.promised, next.Until)
 	}
-	if c.ev.Op == OpSettle {
+	if c.ev.Op == OpSettle || c.ev.Op == OpRelease {
 		c.spent++
 	}
+	x.countUndecided(w, c.ev, &before, next, &a)
 	ev := c.ev
 	x.end(w, i, a)
 	if x.torn {
 		c.pc, c.ev, c.old = pcTorn, ev, next
 		w.snap.Until = before.Until
+	}
+}
+
+// countUndecided checks that a probe that ended without a verdict is followed by the
+// next one at once, or in a cooldown if it was the third in a row.
+func (x *exploration) countUndecided(w *world, ev *Event, before, next *Snapshot, a *Answer) {
+	for _, ch := range a.Changes() {
+		switch {
+		case ch.Cause == CauseProbeAdmitted:
+			continue
+		case ch.Cause != CauseProbeReturned:
+			w.undecided = 0
+			continue
+		case ev.Op == OpSettle:
+			w.undecided++
+		}
+		wait := int64(0)
+		if w.undecided == 3 && ev.Op == OpSettle {
+			w.undecided, wait = 0, before.Params.cooldown(before.failed, 0)
+		}
+		if next.Until != ch.When+wait || next.failed != before.failed {
+			x.fail("the next probe is due at %d after one at %d that is no verdict, %d more in a row", next.Until, ch.When, w.undecided)
+		}
 	}
 }
 
@@ -451,8 +557,10 @@ func (x *exploration) end(w *world, i int, a Answer) {
 	c.pc = pcIdle
 	switch {
 	case c.ev.Op == OpAdmit && a.Reason == Admitted:
-		c.holds, c.probe, c.epoch, c.start, c.spent = true, a.Probe, a.Epoch, c.now, 0
-	case c.ev.Op == OpSettle && !c.ev.ByName && !x.forgetful:
+		c.holds, c.probe, c.begun, c.epoch, c.start, c.spent = true, a.Probe, !(a.Probe && x.hooked), a.Epoch, c.now, 0
+	case c.ev.Op == OpBegin:
+		c.begun, c.start = true, c.now
+	case (c.ev.Op == OpRelease || c.ev.Op == OpSettle && !c.ev.ByName) && !x.forgetful:
 		c.holds = false
 	}
 	c.ev, c.old, c.lost, c.now = nil, nil, false, 0
@@ -477,7 +585,10 @@ func (x *exploration) checkState(w *world) {
 	}
 
 	// A wait is exact where anybody can know it.
-	unknown := s.isolated || s.State == HalfOpen && s.Until == Forever
+	unknown := s.isolated || s.State == HalfOpen && (s.Until == Forever || s.untold)
+	if s.State == HalfOpen && s.Params.lease > 0 && s.Until == Forever {
+		x.fail("a probe without a lease under a configuration with one")
+	}
 	switch {
 	case wait < 0 || (wait == 0) != (reason == Admitted):
 		x.fail("reason %v and wait %d", reason, wait)
@@ -492,7 +603,7 @@ func (x *exploration) checkState(w *world) {
 
 	// Nobody is shut out for longer than is documented.
 	if bound := s.Params.maxOpen; bound > 0 && !unknown {
-		longest := bound
+		longest := s.Params.maxStated // closed: a throttle, and nothing else
 		if seen.State == Open {
 			longest = seen.Since + bound - w.now
 		} else if seen.State == HalfOpen {
@@ -524,6 +635,10 @@ func (x *exploration) checkRecovery(w *world, asked *Snapshot, a Answer) {
 	for range s.Params.successes + 1 {
 		if s.State == Closed {
 			return
+		}
+		if s.untold { // the hooks of its probe hang
+			now = later(s.Until, s.cooldown)
+			asked, a = x.step(s, &Event{Op: OpAdmit}, now)
 		}
 		if s.isolated || s.State == HalfOpen && s.Until == Forever {
 			if s, _ = x.step(s, &Event{Op: OpReset}, now); s.State != Closed {
@@ -578,6 +693,8 @@ func (x *exploration) checkSwap(w *world, c *caller, before, next *Snapshot, a *
 			x.fail("a result of another period moved the streak")
 		}
 		x.checkReport(c, before, next)
+	case OpBegin:
+		x.checkReport(c, before, next)
 	case OpAdmit:
 		if a.Reason != Admitted { // whoever is refused does not make others wait
 			_, was := x.refusal(before, now)
@@ -590,7 +707,7 @@ func (x *exploration) checkSwap(w *world, c *caller, before, next *Snapshot, a *
 			x.fail("%s has begun no epoch", describeEvent(ev))
 		}
 	}
-	if x.carrier.name == realCarrier.name {
+	if x.carrier.name == realCarrier.name || x.compared {
 		x.compareWithModel(c, before, next, a, now)
 	}
 }
@@ -598,8 +715,45 @@ func (x *exploration) checkSwap(w *world, c *caller, before, next *Snapshot, a *
 // checkReport checks that a probe's report frees its slot, whatever it says.
 func (x *exploration) checkReport(c *caller, before, next *Snapshot) {
 	ev, seen := c.ev, x.asOf(before, max(c.now, before.Since))
-	if ev.Op == OpSettle && seen.State == HalfOpen && (ev.ByName || ev.Probe && ev.Epoch == seen.Epoch) && next.Epoch == seen.Epoch {
+	if (ev.Op == OpSettle || ev.Op == OpRelease) && seen.State == HalfOpen && (ev.ByName || ev.Probe && ev.Epoch == seen.Epoch) && next.Epoch == seen.Epoch {
 		x.fail("the probe has reported and its slot is still taken")
+	}
+	if now := max(c.now, before.Since); ev.Op == OpBegin && before.State == HalfOpen && ev.Epoch == before.Epoch && now < before.Since+before.Params.Patience() && next.Until < now+before.lease {
+		x.fail("the hooks were told at %d, and the lease of %d ends at %d", now, before.lease, next.Until)
+	}
+	if void := ev.Op == OpSettle && !ev.ByName && ev.Epoch < seen.operated; !void {
+		x.checkStreak(ev, &seen, next)
+		x.checkStatedWait(ev, &seen, next, max(c.now, before.Since))
+	} else if *next != seen {
+		x.fail("a call from before the operator's word changed %+v to %+v", seen, *next)
+	}
+}
+
+// checkStreak checks that a failure of the present period counts.
+func (x *exploration) checkStreak(ev *Event, seen, next *Snapshot) {
+	if ev.Op != OpSettle || ev.Outcome != Failure || seen.State != Closed || !ev.ByName && ev.Epoch != seen.Epoch {
+		return
+	}
+	if restarted := seen.Params.window > 0 && next.Streak == 1; next.Streak != seen.Streak+1 && !restarted {
+		x.fail("a failure moved the streak from %d to %d", seen.Streak, next.Streak)
+	}
+}
+
+// checkStatedWait checks that a tool that asked to be left alone is, by every caller.
+func (x *exploration) checkStatedWait(ev *Event, seen, next *Snapshot, now int64) {
+	if ev.Op != OpSettle || ev.RetryAfter <= 0 || ev.Outcome != Throttled && ev.Outcome != Failure || seen.isolated {
+		return
+	}
+	mine := ev.ByName || ev.Epoch == seen.Epoch && (seen.State == Closed || ev.Probe)
+	if !mine && seen.State != Open && (ev.Outcome == Failure || seen.State == HalfOpen) {
+		return
+	}
+	until := now + next.Params.stated(ev.RetryAfter)
+	if bound := next.Params.maxOpen; seen.State == Open && bound > 0 {
+		until = min(until, seen.Since+bound)
+	}
+	if reason, wait := x.refusal(next, now); until > now && (reason == Admitted || now+wait < until) {
+		x.fail("asked to wait until %d, and it is %v until %d", until, reason, now+wait)
 	}
 }
 
@@ -615,6 +769,9 @@ func (x *exploration) justified(w *world, c *caller, before *Snapshot, ch *Chang
 	case CauseFailureThreshold:
 		return ch.From == Closed && ch.To == Open && ev.Op == OpSettle && ev.Outcome == Failure &&
 			(ev.ByName || ev.Epoch == before.Epoch) && before.Streak+1 >= before.Params.threshold && before.Params.threshold > 0
+	case CauseFailureRate:
+		return ch.From == Closed && ch.To == Open && ev.Op == OpSettle && ev.Outcome == Failure &&
+			(ev.ByName || ev.Epoch == before.Epoch) && before.Params.rate > 0 && ev.Ended >= before.Params.rateCalls
 	case CauseProbeAdmitted:
 		return ch.From == Open && ch.To == HalfOpen && ev.Op == OpAdmit && !before.isolated && now >= seen.Until &&
 			(before.State != Open || now >= w.promised)
@@ -625,13 +782,13 @@ func (x *exploration) justified(w *world, c *caller, before *Snapshot, ch *Chang
 	case CauseProbeThrottled:
 		return ofProbe && ch.To == Open && ev.Outcome == Throttled
 	case CauseProbeReturned:
-		return ofProbe && ch.To == Open && ev.Outcome == Neutral
+		return ch.To == Open && (ofProbe && ev.Outcome == Neutral || ev.Op == OpRelease && ch.From == HalfOpen && ev.Probe && ev.Epoch == before.Epoch)
 	case CauseReset:
 		return ch.To == Closed && ev.Op == OpReset
 	case CauseIsolated:
 		return ch.To == Open && ev.Op == OpIsolate
 	case CauseReconfigured:
-		return ch.From != Closed && ch.To == Closed && ev.Op == OpConfigure && ev.Params.threshold == 0
+		return ch.From != Closed && ch.To == Closed && ev.Op == OpConfigure && ev.Params.threshold == 0 && ev.Params.rate == 0
 	}
 	return false
 }
@@ -645,22 +802,32 @@ func (x *exploration) compareWithModel(c *caller, before, next *Snapshot, a *Ans
 	case OpAdmit:
 		var said model.Answer
 		said, events = b.Ask(at)
+		if ev.Hooked {
+			b = modelOf(before, now)
+			said, events = b.AskHooked(at)
+		}
 		if said.Reason != a.Reason.String() || said.Wait != time.Duration(a.Wait) || said.Probe != a.Probe {
 			x.fail("the model answers %+v, the machine %+v", said, *a)
 		}
 	case OpSettle:
 		events = b.Report(at, model.Report{
 			ByName: ev.ByName, Probe: ev.Probe, Epoch: int(ev.Epoch), Outcome: ev.Outcome.String(), Kind: ev.Kind.String(),
-			Took: time.Duration(ev.Took), RetryAfter: time.Duration(ev.RetryAfter),
+			Took: time.Duration(ev.Took), RetryAfter: time.Duration(ev.RetryAfter), Ended: int(ev.Ended),
 		})
+	case OpRelease:
+		if ev.Probe {
+			events = b.Release(at, int(ev.Epoch))
+		}
+	case OpBegin:
+		events = b.Begin(at, int(ev.Epoch))
 	case OpKeepAlive:
 		events = b.KeepAlive(at, int(ev.Epoch))
 	case OpReset:
-		events = b.Reset(at, 0)
+		events = b.Reset(at)
 	case OpIsolate:
 		events = b.Isolate(at)
 	case OpConfigure:
-		events = b.Configure(at, modelConfig(ev.Params), 0)
+		events = b.Configure(at, modelConfig(ev.Params))
 	}
 	var said []model.Event
 	for _, ch := range a.Changes() {
@@ -683,7 +850,8 @@ func (x *exploration) compareWithModel(c *caller, before, next *Snapshot, a *Ans
 func modelConfig(p *Params) model.Config {
 	return model.Config{
 		Threshold: p.threshold, Recovery: time.Duration(p.recovery), Lease: time.Duration(p.lease), MaxOpen: time.Duration(p.maxOpen),
-		Growth: int(p.growth), ProbeSuccesses: p.successes,
+		Growth: int(p.growth), ProbeSuccesses: int(p.successes), MaxStated: time.Duration(p.maxStated),
+		Window: time.Duration(p.window), Rate: int(p.rate), RateWindow: time.Duration(p.rateWindow), RateMinCalls: int(p.rateCalls),
 	}
 }
 
@@ -693,9 +861,10 @@ func modelOf(s *Snapshot, now int64) model.Breaker {
 	b := model.Breaker{
 		Config: modelConfig(s.Params), State: s.State.String(), Epoch: int(s.Epoch), Since: time.Duration(s.Since),
 		Streak: s.Streak, Kind: s.Kind.String(), Trips: int(s.Trips),
-		Isolated: s.isolated, Stated: s.limited, Lost: s.lost,
+		Isolated: s.isolated, Stated: s.limited, Lost: s.lost, Untold: s.untold,
 		LeaseFor: time.Duration(s.lease), Cooldown: time.Duration(s.cooldown), LeastLease: time.Duration(s.learned), Operated: int(s.operated),
-		FailedProbes: s.failed, GoodProbes: s.passed,
+		FailedProbes: int(s.failed), GoodProbes: int(s.passed), Undecided: int(s.undecided), LastFailure: time.Duration(s.failedAt),
+		WindowBegan: time.Duration(s.windowSince), WindowBefore: int(s.windowEnded), WindowFailed: int(s.windowFailed),
 	}
 	switch {
 	case s.State == Open:
@@ -817,7 +986,32 @@ func brokenSteps() []carrier {
 		}
 		return c
 	}
+	// under is a machine that works under other params than it was given.
+	under := func(name, caught string, change func(*Params)) carrier {
+		c := stepping(name, func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			other := *s.Params
+			change(&other)
+			changed := s
+			changed.Params = &other
+			n, a := stepped(changed, ev, now)
+			if n.Params == &other {
+				n.Params = s.Params
+			}
+			return n, a
+		})
+		c.caught, c.compared = caught, true
+		return c
+	}
+	// in says which scope has to catch a machine.
+	in := func(scope string, c carrier) carrier {
+		c.caught = scope
+		return c
+	}
 	return []carrier{
+		under("a streak outlasts its window", "streak with a window", func(p *Params) { p.window = 0 }),
+		under("the window of a rate never ends", "share of failures", func(p *Params) { p.rateWindow = Forever }),
+		under("a rate needs no calls", "share of failures", func(p *Params) { p.rateCalls = 1 }),
+		under("a threshold of zero is a threshold", "two callers and an operator", func(p *Params) { p.threshold = max(p.threshold, 1) }),
 		stepping("epochs are not looked at", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 			seen := s.AsOf(now)
 			ev.Epoch = seen.Epoch
@@ -832,7 +1026,7 @@ func brokenSteps() []carrier {
 		stepping("a late success closes", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 			n, a := stepped(s, ev, now)
 			if ev.Op == OpSettle && ev.Outcome == Success && n.State == Open && !n.isolated {
-				n.closeAt(max(now, n.Since), 0)
+				n.closeAt(max(now, n.Since))
 				n.Epoch++
 				a.record(&n, Open, CauseProbeSucceeded)
 				a.Epoch = n.Epoch
@@ -845,6 +1039,36 @@ func brokenSteps() []carrier {
 			}
 			return stepped(s, ev, now)
 		}),
+		in("probes without a verdict", stepping("probes without a verdict follow each other at once", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			s.undecided = 0
+			n, a := stepped(s, ev, now)
+			n.undecided = 0
+			return n, a
+		})),
+		in("probes without a verdict", stepping("a probe that is given back counts as one without a verdict", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			if ev.Op == OpRelease {
+				ev.Op, ev.Outcome = OpSettle, Neutral
+			}
+			return stepped(s, ev, now)
+		})),
+		in("hooks take time", stepping("the lease runs while hooks are told", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			ev.Hooked = false
+			return stepped(s, ev, now)
+		})),
+		in("hooks take time", stepping("a hook that hangs keeps the probe", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			n, a := stepped(s, ev, now)
+			if n.untold {
+				n.Until = Forever
+			}
+			return n, a
+		})),
+		in("a lease comes later", stepping("a lease from a configuration comes with the next probe", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			n, a := stepped(s, ev, now)
+			if ev.Op == OpConfigure && s.State == HalfOpen && s.Until == Forever && n.State == HalfOpen {
+				n.Until, n.lease = s.Until, s.lease
+			}
+			return n, a
+		})),
 		stepping("a reset keeps the epoch", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 			n, a := stepped(s, ev, now)
 			if ev.Op == OpReset {
@@ -853,6 +1077,35 @@ func brokenSteps() []carrier {
 			}
 			return n, a
 		}),
+		in("two callers and an operator", stepping("a throttle outlives an operator's word", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			if ev.Op == OpSettle && ev.Outcome == Throttled {
+				ev.Epoch = max(ev.Epoch, s.operated)
+			}
+			return stepped(s, ev, now)
+		})),
+		in("failures that ask to wait", stepping("a failure's stated wait binds its own call only", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			if ev.Outcome == Failure {
+				ev.RetryAfter = 0
+			}
+			return stepped(s, ev, now)
+		})),
+		in("failures that ask to wait", stepping("a failure with a stated wait does not count", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			if ev.Op == OpSettle && ev.Outcome == Failure && ev.RetryAfter > 0 {
+				ev.Outcome = Throttled
+			}
+			return stepped(s, ev, now)
+		})),
+		in("failures that ask to wait", stepping("a stated wait has no bound of its own", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			unbounded := *s.Params
+			unbounded.maxStated = max(unbounded.maxOpen, statedWait)
+			loose := s
+			loose.Params = &unbounded
+			n, a := stepped(loose, ev, now)
+			if n.Params == &unbounded {
+				n.Params = s.Params
+			}
+			return n, a
+		})),
 		stepping("late failures restart the cooldown without a bound", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 			unbounded := *s.Params
 			unbounded.maxOpen = 0
@@ -871,6 +1124,9 @@ func TestExplore_CatchesBrokenMachines(t *testing.T) {
 	for _, c := range brokenCarriers() {
 		t.Run(c.name, func(t *testing.T) {
 			for _, sc := range scopes {
+				if c.caught != "" && c.caught != sc.name {
+					continue
+				}
 				x := newExploration(c, sc, sc.short)
 				x.run()
 				if x.violation != "" {

@@ -59,16 +59,16 @@ type Cause uint8
 const (
 	CauseNone             Cause = iota
 	CauseFailureThreshold       // closed to open: consecutive failures
-	CauseTripScore              // closed to open: the EWMA
+	CauseFailureRate            // closed to open: the share of failures
 	CauseProbeAdmitted          // open to half-open
 	CauseProbeSucceeded         // half-open to closed, or to open if more successes are wanted
 	CauseProbeFailed            // half-open to open, with a fresh cooldown
 	CauseProbeThrottled         // half-open to open, until the stated wait is over
-	CauseProbeReturned          // half-open to open, the next probe due at once: no verdict
+	CauseProbeReturned          // half-open to open without a verdict: the next probe is due at once, or after a cooldown
 	CauseLeaseExpired           // half-open to open, since the end of the lease
 	CauseReset                  // any to closed
 	CauseIsolated               // any to open
-	CauseReconfigured           // any to closed: the threshold became 0
+	CauseReconfigured           // any to closed: no rule opens it any more
 )
 
 // Op is what happens to a breaker.
@@ -78,6 +78,8 @@ type Op uint8
 const (
 	OpAdmit     Op = iota // a caller asks to run the tool
 	OpSettle              // a call ended
+	OpRelease             // a permit is given back unused: that is no verdict
+	OpBegin               // the hooks were told of a probe, which begins now
 	OpKeepAlive           // a probe reports that it is alive
 	OpReset               // an operator closes the breaker
 	OpIsolate             // an operator holds it open
@@ -90,17 +92,17 @@ type Event struct {
 	Op Op
 
 	ByName bool   // OpSettle without a permit: of the current epoch, and the probe's in half-open
-	Probe  bool   // OpSettle, OpKeepAlive: the permit is a probe's
-	Epoch  uint64 // OpSettle, OpKeepAlive: the epoch that admitted the permit
+	Probe  bool   // OpSettle to OpKeepAlive: the permit is a probe's
+	Epoch  uint64 // OpSettle to OpKeepAlive: the epoch that admitted the permit
 
 	Outcome    Outcome // OpSettle
 	Kind       Kind    // OpSettle: of a failure
 	Took       int64   // OpSettle: the duration of the call
-	RetryAfter int64   // OpSettle: the wait that the tool stated; zero or less means none
-	EWMA       int64   // OpSettle: of the tool, this call included, scaled by EWMAOne
-	Ended      uint64  // any op that may close: calls of the tool that have ended, this one included
+	RetryAfter int64   // OpSettle: the wait that a throttle or a failure stated; zero or less means none
+	Ended      uint64  // OpSettle: successes and failures of the tool, this call included
 
 	LeaseFloor int64   // OpAdmit: the shortest lease of a probe
+	Hooked     bool    // OpAdmit: hooks will be told of a probe before it begins, and OpBegin will follow
 	NoProbe    bool    // OpAdmit: the caller must not be the probe
 	Draw       float64 // any op that may begin a cooldown: in [0,1), where it falls within its jitter
 	Params     *Params // OpConfigure
@@ -144,6 +146,10 @@ type Snapshot struct {
 	isolated bool // open: held until Reset
 	limited  bool // open: Until comes from a stated wait
 	lost     bool // open: began at the end of a lease
+	untold   bool // half-open: hooks are being told, so the lease has not begun; until then Until is a bound
+	// undecided counts the probes in a row whose outcome was no verdict. Every period
+	// that begins for another reason begins at zero.
+	undecided uint8
 	// Evicted marks the last snapshot of a breaker whose owner has dropped it. Step
 	// neither reads nor sets it, and must not be asked about such a snapshot.
 	Evicted bool
@@ -159,10 +165,17 @@ type Snapshot struct {
 	lease    int64  // half-open: how long a KeepAlive extends the lease for
 	cooldown int64  // half-open: the cooldown that follows if the lease runs out
 	learned  int64  // the shortest lease of the next probe, from late successes
-	failed   int    // failed probes in a row: the exponent of growth
-	passed   int    // successful probes in a row
-	ended    uint64 // calls that had ended at the last close: TripMinCalls counts from here
-	operated uint64 // epoch of the last Reset or Isolate: probes from before teach nothing
+	failed   uint32 // failed probes in a row: the exponent of growth
+	passed   uint32 // successful probes in a row
+	failedAt int64  // closed with a streak: when its last failure came
+
+	// The window of FailureRate. It begins with a failure; without one in it there is no
+	// window.
+	windowSince  int64
+	windowEnded  uint64 // calls that had ended before it began
+	windowFailed uint32 // failures in it that counted
+
+	operated uint64 // epoch of the last Reset or Isolate; permits from before it change nothing
 }
 
 // AdmitsAll reports whether every caller is admitted, at any time.
@@ -178,6 +191,27 @@ func (s *Snapshot) UnmovedBy(took int64) bool {
 // streak, not throttled.
 func (s *Snapshot) Forgettable(now int64) bool {
 	return s.State == Closed && s.Streak == 0 && s.Until <= now
+}
+
+// FadesAt returns when s may be forgotten although it holds something against its
+// tool, of which nothing was asked or reported since seen: Patience after that, and
+// after the last cooldown or throttle. It is Forever while an operator holds s open.
+func (s *Snapshot) FadesAt(seen int64) int64 {
+	switch {
+	case s.isolated:
+		return Forever
+	case s.State != HalfOpen:
+		seen = max(seen, s.Until)
+	case s.Until != Forever:
+		seen = max(seen, later(s.Until, s.cooldown))
+	}
+	return later(seen, s.Params.Patience())
+}
+
+// FailedWithinCooldown reports whether s is closed, and the last call that counted has
+// failed less than a cooldown ago.
+func (s *Snapshot) FailedWithinCooldown(now int64) bool {
+	return s.State == Closed && s.Streak > 0 && max(now, s.Since)-s.failedAt < s.Params.recovery
 }
 
 // expired reports whether s is half-open under a lease that has run out. Then it
@@ -234,6 +268,8 @@ func (s *Snapshot) refusalBesideProbe(now int64) (reason Reason, wait int64, qui
 		return CircuitOpen, due - now, false
 	case s.Until == Forever: // no lease, so the wait is unknown: say one cooldown
 		return ProbeInFlight, s.cooldown, true
+	case s.untold: // as if the lease began now
+		return ProbeInFlight, later(s.lease, s.cooldown), true
 	}
 	return ProbeInFlight, due - now, true
 }
@@ -276,6 +312,8 @@ func (a *Answer) record(s *Snapshot, from State, cause Cause) {
 		c.Wait = s.Params.Hint()
 	case s.State == Open:
 		c.Wait = s.Until - s.Since
+	case s.untold:
+		c.Wait = later(s.lease, s.cooldown)
 	case s.State == HalfOpen && s.Until != Forever:
 		c.Wait = later(s.Until, s.cooldown) - s.Since
 	}
@@ -291,12 +329,23 @@ func (s *Snapshot) apply(ev *Event, now int64, a *Answer) Cause {
 		return s.admit(ev, now, a)
 	case OpSettle:
 		return s.settle(ev, now)
+	case OpRelease:
+		if s.isProbe(ev) {
+			undecided := s.undecided
+			s.open(now, 0)
+			s.undecided = undecided
+			return CauseProbeReturned
+		}
+	case OpBegin:
+		if s.isProbe(ev) && s.untold {
+			s.untold, s.Until = false, later(now, s.lease)
+		}
 	case OpKeepAlive:
-		if s.State == HalfOpen && ev.Probe && ev.Epoch == s.Epoch {
+		if s.isProbe(ev) {
 			s.Until = max(s.Until, later(now, s.lease))
 		}
 	case OpReset:
-		s.closeAt(now, ev.Ended)
+		s.closeAt(now)
 		s.learned = 0
 		return CauseReset
 	case OpIsolate:
@@ -305,12 +354,21 @@ func (s *Snapshot) apply(ev *Event, now int64, a *Answer) Cause {
 		return CauseIsolated
 	case OpConfigure:
 		s.Params = ev.Params
-		if s.Params.threshold == 0 && s.State != Closed && !s.isolated {
-			s.closeAt(now, ev.Ended)
+		if s.State == HalfOpen && s.Until == Forever && s.Params.lease > 0 { // a lost probe must not stay lost
+			s.lease = max(s.Params.lease, s.learned)
+			s.Until = later(now, s.lease)
+		}
+		if !s.Params.opens() && s.State != Closed && !s.isolated {
+			s.closeAt(now)
 			return CauseReconfigured
 		}
 	}
 	return CauseNone
+}
+
+// isProbe reports whether the permit of ev is that of the probe that is out.
+func (s *Snapshot) isProbe(ev *Event) bool {
+	return s.State == HalfOpen && ev.Probe && ev.Epoch == s.Epoch
 }
 
 // admit admits the caller, as the probe if s is not closed, or refuses.
@@ -334,20 +392,27 @@ func (s *Snapshot) admit(ev *Event, now int64, a *Answer) Cause {
 	}
 	s.State, s.Since, s.limited, s.lost = HalfOpen, now, false, false
 	s.Until = later(now, lease)
+	if ev.Hooked && lease != Forever { // a hook that hangs must not keep the probe for ever
+		s.untold, s.Until = true, later(now, max(lease, s.Params.Patience()))
+	}
 	s.lease, s.cooldown = lease, s.Params.cooldown(s.failed, ev.Draw)
 	return CauseProbeAdmitted
 }
 
-// settle applies the outcome of one call.
+// settle applies the outcome of one call. An operator's word is the last: a call
+// that was admitted before it changes nothing.
 func (s *Snapshot) settle(ev *Event, now int64) Cause {
+	if !ev.ByName && ev.Epoch < s.operated {
+		return CauseNone
+	}
 	if ev.Outcome == Success && ev.Took > s.Params.slow {
 		slow := *ev
-		slow.Outcome, slow.Kind = Failure, Timeout
+		slow.Outcome, slow.Kind, slow.RetryAfter = Failure, Timeout, 0
 		ev = &slow
 	}
 	current := ev.ByName || ev.Epoch == s.Epoch
 	outlived := s.Params.lease > 0 && ev.Took > s.Params.lease
-	if ev.Outcome == Success && ev.Probe && !current && outlived && ev.Epoch >= s.operated {
+	if ev.Outcome == Success && ev.Probe && !current && outlived {
 		s.learn(ev.Took) // the probe lives, its lease was too short for it
 	}
 	switch s.State {
@@ -365,11 +430,8 @@ func (s *Snapshot) settle(ev *Event, now int64) Cause {
 
 func (s *Snapshot) settleClosed(ev *Event, now int64, current bool) Cause {
 	switch {
-	case ev.Outcome == Throttled: // of any epoch: the wait is the tool's
-		s.Until = max(s.Until, later(now, s.Params.Cap(max(ev.RetryAfter, 0))))
-		if s.Until == now {
-			s.Until = 0
-		}
+	case ev.Outcome == Throttled: // also of an older epoch: the wait is the tool's
+		s.throttle(ev, now)
 	case !current:
 	case ev.Outcome == Success, ev.Outcome == Rejected:
 		s.Streak = 0
@@ -379,21 +441,47 @@ func (s *Snapshot) settleClosed(ev *Event, now int64, current bool) Cause {
 	return CauseNone
 }
 
+// throttle makes every caller wait as long as the tool stated, if it stated a wait.
+func (s *Snapshot) throttle(ev *Event, now int64) {
+	if wait := s.Params.stated(ev.RetryAfter); wait > 0 {
+		s.Until = max(s.Until, later(now, wait))
+	}
+}
+
 // fail counts a failure of the current closed period and opens s if it is one
-// too many. Only a failure opens: a success does not, however low the EWMA.
+// too many. Only a failure opens: a success does not.
 func (s *Snapshot) fail(ev *Event, now int64) Cause {
+	if s.Params.window > 0 && s.Streak > 0 && now-s.failedAt > s.Params.window {
+		s.Streak = 0
+	}
 	s.countFailure(ev)
+	s.failedAt = now
+	tooMany := s.Params.rate > 0 && s.countInWindow(ev, now)
 	switch {
-	case s.Params.threshold == 0:
-		return CauseNone
-	case s.Streak >= s.Params.threshold:
+	case s.Params.threshold > 0 && s.Streak >= s.Params.threshold:
 		s.openAfterFailure(ev, now)
 		return CauseFailureThreshold
-	case ev.EWMA < s.Params.tripBelow && ev.Ended >= saturatingSum(s.ended, s.Params.tripCalls):
+	case tooMany:
 		s.openAfterFailure(ev, now)
-		return CauseTripScore
+		return CauseFailureRate
 	}
+	s.throttle(ev, now)
 	return CauseNone
+}
+
+// countInWindow counts a failure in the window of FailureRate, or begins the next
+// window with it, and reports whether the share of failures has reached the rate.
+// Successes are not counted here: how many calls have ended is in the event.
+func (s *Snapshot) countInWindow(ev *Event, now int64) bool {
+	if s.windowFailed == 0 || now-s.windowSince >= s.Params.rateWindow {
+		s.windowSince, s.windowEnded, s.windowFailed = now, max(ev.Ended, 1)-1, 0
+	}
+	s.windowFailed = saturatingNext(s.windowFailed)
+	calls := uint64(s.windowFailed)
+	if ev.Ended > s.windowEnded {
+		calls = max(calls, ev.Ended-s.windowEnded)
+	}
+	return calls >= s.Params.rateCalls && float64(s.windowFailed)*rateOne >= float64(s.Params.rate)*float64(calls)
 }
 
 func (s *Snapshot) countFailure(ev *Event) {
@@ -418,10 +506,9 @@ func (s *Snapshot) settleOpen(ev *Event, now int64) {
 		if s.postpone(now, s.Params.cooldown(s.failed, ev.Draw)) {
 			s.limited = false
 		}
+		s.postponeAsStated(ev, now)
 	case Throttled:
-		if s.postpone(now, max(ev.RetryAfter, 0)) {
-			s.limited = true
-		}
+		s.postponeAsStated(ev, now)
 	}
 }
 
@@ -430,34 +517,56 @@ func (s *Snapshot) settleProbe(ev *Event, now int64) Cause {
 	switch ev.Outcome {
 	case Success, Rejected:
 		if s.passed++; s.passed >= s.Params.successes {
-			s.closeAt(now, ev.Ended)
+			s.closeAt(now)
 		} else {
 			s.open(now, 0)
 		}
 		return CauseProbeSucceeded
 	case Failure:
 		s.countFailure(ev)
-		s.failed, s.passed = s.failed+1, 0
+		s.failed, s.passed = saturatingNext(s.failed), 0
 		s.openAfterFailure(ev, now)
 		return CauseProbeFailed
 	case Throttled:
-		s.open(now, max(ev.RetryAfter, 0))
-		s.limited = ev.RetryAfter > 0
+		if wait := s.Params.stated(ev.RetryAfter); wait > 0 {
+			s.open(now, wait)
+			s.limited = true
+		} else {
+			s.returnUndecided(ev, now)
+		}
 		return CauseProbeThrottled
 	}
-	s.open(now, 0)
+	s.returnUndecided(ev, now)
 	return CauseProbeReturned
 }
 
-// openAfterFailure opens s for one cooldown, or for the rest of a throttle if
-// that is longer.
+// maxUndecided is how many probes in a row may end without a verdict until the next
+// one has to wait for a cooldown: a tool about which nothing is learned is not probed
+// by every call.
+const maxUndecided = 3
+
+// returnUndecided opens s after a probe whose outcome was no verdict: for the next
+// caller at once, or for a cooldown after maxUndecided of them. That is no failure, so
+// the cooldown does not grow.
+func (s *Snapshot) returnUndecided(ev *Event, now int64) {
+	undecided := s.undecided + 1
+	if undecided >= maxUndecided {
+		s.open(now, s.Params.cooldown(s.failed, ev.Draw))
+		return
+	}
+	s.open(now, 0)
+	s.undecided = undecided
+}
+
+// openAfterFailure opens s for one cooldown, or for the longest stated wait that
+// binds if that is longer: the failure's own, or the rest of a throttle.
 func (s *Snapshot) openAfterFailure(ev *Event, now int64) {
 	var throttled int64
 	if s.State == Closed {
 		throttled = s.Until
 	}
 	s.open(now, s.Params.cooldown(s.failed, ev.Draw))
-	s.limited = s.postpone(now, throttled-now)
+	s.limited = s.postpone(now, max(throttled-now, s.Params.stated(ev.RetryAfter)))
 }
 
 // open makes s open from now on, with the next probe after wait.
@@ -466,16 +575,16 @@ func (s *Snapshot) open(now, wait int64) {
 }
 
 // closeAt makes s closed from now on, with nothing held against the tool.
-func (s *Snapshot) closeAt(now int64, ended uint64) {
+func (s *Snapshot) closeAt(now int64) {
 	s.begin(Closed, now, 0)
 	s.Streak, s.failed, s.passed = 0, 0, 0
-	s.ended = ended
+	s.failedAt, s.windowSince, s.windowEnded, s.windowFailed = 0, 0, 0, 0
 }
 
 // begin begins a state that is not half-open.
 func (s *Snapshot) begin(state State, since, until int64) {
 	s.State, s.Since, s.Until = state, since, until
-	s.isolated, s.limited, s.lost = false, false, false
+	s.isolated, s.limited, s.lost, s.untold, s.undecided = false, false, false, false, 0
 	s.lease, s.cooldown = 0, 0
 }
 
@@ -491,6 +600,14 @@ func (s *Snapshot) postpone(now, d int64) bool {
 	}
 	s.Until = t
 	return true
+}
+
+// postponeAsStated moves the next probe of an open breaker to the end of the wait
+// that the tool stated, if that is later.
+func (s *Snapshot) postponeAsStated(ev *Event, now int64) {
+	if s.postpone(now, s.Params.stated(ev.RetryAfter)) {
+		s.limited = true
+	}
 }
 
 // learn makes the next lease long enough for a call that took this long.

@@ -26,7 +26,7 @@ var (
 	outcomeTexts = []string{"success", "failure", "rejected", "throttled", "neutral"}
 	reasonTexts  = []string{"none", "circuit_open", "probe_in_flight", "rate_limited", "isolated"}
 	causeTexts   = []string{
-		"none", "failure_threshold", "trip_score", "probe_admitted", "probe_succeeded", "probe_failed",
+		"none", "failure_threshold", "failure_rate", "probe_admitted", "probe_succeeded", "probe_failed",
 		"probe_throttled", "probe_returned", "lease_expired", "reset", "isolated", "reconfigured",
 	}
 	kindTexts = []string{"none", "timeout", "server_error", "connection", "not_found", "rate_limited", "canceled"}

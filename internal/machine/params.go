@@ -9,8 +9,8 @@ import (
 // bound of a cooldown and of a learned lease where nothing lower is configured.
 const MaxDuration = 10 * 365 * 24 * time.Hour
 
-// EWMAOne is an EWMA of 1.0: averages are integers scaled by it.
-const EWMAOne = 1_000_000
+// rateOne is a failure rate of 1: rates are integers scaled by it.
+const rateOne = 1_000_000
 
 // Forever is a time that never comes.
 const Forever = math.MaxInt64
@@ -23,27 +23,50 @@ type Config struct {
 	RecoveryDuration time.Duration
 	ProbeTimeout     time.Duration
 	MaxOpenDuration  time.Duration
+	MaxStatedWait    time.Duration // zero means MaxOpenDuration, a negative value means off
 	RecoveryGrowth   float64
 	RecoveryJitter   float64
 	ProbeSuccesses   int
 	SlowCallDuration time.Duration
-	TripScore        float64
-	TripMinCalls     int
+	FailureWindow    time.Duration
+
+	FailureRate         float64
+	FailureRateWindow   time.Duration // zero means DefaultRateWindow
+	FailureRateMinCalls int           // zero means DefaultRateMinCalls
+
+	MaxInFlight int
+	ObserveOnly bool
 }
+
+// What a failure rate is worked out over where nothing else is configured.
+const (
+	DefaultRateWindow   = time.Minute
+	DefaultRateMinCalls = 20
+)
 
 // Params are a Config as the machine uses it: in integers, defaults filled in.
 // They never change; every snapshot made under them points to them.
 type Params struct {
-	threshold int   // zero means that a failure never opens
+	threshold int   // zero means that no streak of failures opens
 	recovery  int64 // the shortest cooldown
 	lease     int64 // zero means that a probe has no lease
 	maxOpen   int64 // zero means that no wait is bounded
+	maxStated int64 // the longest stated wait that binds every caller; zero means that none does
 	growth    float64
 	jitter    float64
-	successes int
-	slow      int64  // math.MaxInt64 means that no success is slow
-	tripBelow int64  // EWMA scaled by EWMAOne; zero means off
-	tripCalls uint64 // calls that must have ended since the last close
+	successes uint32
+	slow      int64 // math.MaxInt64 means that no success is slow
+	window    int64 // the longest time between two failures of a streak; zero means any
+
+	rate       int64  // of failures, scaled by rateOne; zero means that no rate opens
+	rateWindow int64  // how long a window lasts
+	rateCalls  uint64 // calls that must have ended in a window
+
+	// MaxInFlight is how many permits may be out at once; zero means any number.
+	// ObserveOnly means that every caller is let in, whatever the machine says. The
+	// machine reads neither: its owner does.
+	MaxInFlight uint64
+	ObserveOnly bool
 
 	// Initial is the first snapshot of every breaker under these params, in epoch
 	// 1. It is shared: most tools never leave it.
@@ -57,18 +80,48 @@ func NewParams(c Config) *Params {
 		recovery:  int64(c.RecoveryDuration),
 		lease:     int64(c.ProbeTimeout),
 		maxOpen:   int64(c.MaxOpenDuration),
+		maxStated: boundOfStatedWaits(c),
 		growth:    max(c.RecoveryGrowth, 1),
 		jitter:    c.RecoveryJitter,
-		successes: max(c.ProbeSuccesses, 1),
+		successes: uint32(min(max(c.ProbeSuccesses, 1), math.MaxInt32)),
 		slow:      int64(c.SlowCallDuration),
-		tripBelow: int64(math.Round(c.TripScore * EWMAOne)),
-		tripCalls: uint64(c.TripMinCalls),
+		window:    int64(c.FailureWindow),
+
+		rateWindow: int64(c.FailureRateWindow),
+		rateCalls:  uint64(c.FailureRateMinCalls),
+
+		MaxInFlight: uint64(c.MaxInFlight),
+		ObserveOnly: c.ObserveOnly,
 	}
 	if p.slow == 0 {
 		p.slow = math.MaxInt64
 	}
+	if c.FailureRate > 0 {
+		p.rate = max(int64(math.Round(c.FailureRate*rateOne)), 1)
+	}
+	if p.rateWindow == 0 {
+		p.rateWindow = int64(DefaultRateWindow)
+	}
+	if p.rateCalls == 0 {
+		p.rateCalls = DefaultRateMinCalls
+	}
 	p.Initial = &Snapshot{Params: p, Epoch: 1}
 	return p
+}
+
+// boundOfStatedWaits returns the longest stated wait that binds every caller.
+func boundOfStatedWaits(c Config) int64 {
+	bound := int64(math.MaxInt64)
+	if c.MaxOpenDuration > 0 {
+		bound = int64(c.MaxOpenDuration)
+	}
+	switch {
+	case c.MaxStatedWait < 0:
+		return 0
+	case c.MaxStatedWait > 0:
+		return min(int64(c.MaxStatedWait), bound)
+	}
+	return bound
 }
 
 // Hint is the wait to report where the real one is unknown: one cooldown, or 30s.
@@ -79,6 +132,18 @@ func (p *Params) Hint() int64 {
 	return int64(30 * time.Second)
 }
 
+// Patience is how long to wait for what may never come: MaxOpenDuration, or 10m if
+// that is off.
+func (p *Params) Patience() int64 {
+	if p.maxOpen > 0 {
+		return p.maxOpen
+	}
+	return int64(10 * time.Minute)
+}
+
+// opens reports whether any rule opens the breaker.
+func (p *Params) opens() bool { return p.threshold > 0 || p.rate > 0 }
+
 // Cap returns d, at most MaxOpenDuration.
 func (p *Params) Cap(d int64) int64 {
 	if p.maxOpen > 0 {
@@ -87,9 +152,21 @@ func (p *Params) Cap(d int64) int64 {
 	return d
 }
 
+// stated returns how long a wait that the tool stated binds every caller.
+func (p *Params) stated(d int64) int64 { return min(max(d, 0), p.maxStated) }
+
+// Heard returns how long a wait that the tool stated binds the call that heard it:
+// as long as every other caller, or up to MaxOpenDuration if it binds no other.
+func (p *Params) Heard(d int64) int64 {
+	if p.maxStated == 0 {
+		return p.Cap(max(d, 0))
+	}
+	return p.stated(d)
+}
+
 // cooldown returns the cooldown after this many failed probes in a row. draw, in
 // [0,1), says where it falls within its jitter.
-func (p *Params) cooldown(failed int, draw float64) int64 {
+func (p *Params) cooldown(failed uint32, draw float64) int64 {
 	bound := float64(MaxDuration)
 	if p.maxOpen > 0 {
 		bound = float64(p.maxOpen)
@@ -107,10 +184,5 @@ func later(t, d int64) int64 {
 	return t + d
 }
 
-// saturatingSum returns a + b, and the maximum if that overflows.
-func saturatingSum(a, b uint64) uint64 {
-	if sum := a + b; sum >= a {
-		return sum
-	}
-	return math.MaxUint64
-}
+// saturatingNext returns n + 1, and the maximum if that overflows.
+func saturatingNext(n uint32) uint32 { return max(n+1, n) }

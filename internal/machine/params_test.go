@@ -10,18 +10,19 @@ import (
 
 func TestParams_AreTheConfigInIntegers(t *testing.T) {
 	p := NewParams(Config{
-		FailureThreshold: 4, RecoveryDuration: 5, ProbeTimeout: 6, MaxOpenDuration: 7, RecoveryGrowth: 8,
-		RecoveryJitter: 0.25, ProbeSuccesses: 9, SlowCallDuration: 10, TripScore: 0.7, TripMinCalls: 11,
+		FailureThreshold: 4, RecoveryDuration: 5, ProbeTimeout: 6, MaxOpenDuration: 7, MaxStatedWait: 4, RecoveryGrowth: 8,
+		RecoveryJitter: 0.25, ProbeSuccesses: 9, SlowCallDuration: 10, FailureWindow: 12,
+		FailureRate: 0.7, FailureRateWindow: 13, FailureRateMinCalls: 11, MaxInFlight: 14, ObserveOnly: true,
 	})
 	assert.Equal(t, Snapshot{Params: p, Epoch: 1}, *p.Initial)
 	p.Initial = nil
 	assert.Equal(t, Params{
-		threshold: 4, recovery: 5, lease: 6, maxOpen: 7, growth: 8, jitter: 0.25, successes: 9, slow: 10,
-		tripBelow: 700_000, tripCalls: 11,
+		threshold: 4, recovery: 5, lease: 6, maxOpen: 7, maxStated: 4, growth: 8, jitter: 0.25, successes: 9, slow: 10,
+		window: 12, rate: 700_000, rateWindow: 13, rateCalls: 11, MaxInFlight: 14, ObserveOnly: true,
 	}, *p)
 	zero := NewParams(Config{})
 	zero.Initial = nil
-	assert.Equal(t, Params{growth: 1, successes: 1, slow: math.MaxInt64}, *zero)
+	assert.Equal(t, Params{maxStated: math.MaxInt64, growth: 1, successes: 1, slow: math.MaxInt64, rateWindow: int64(time.Minute), rateCalls: 20}, *zero)
 }
 
 func TestParams_Hint(t *testing.T) {
@@ -30,11 +31,36 @@ func TestParams_Hint(t *testing.T) {
 	assert.Equal(t, int64(1), NewParams(Config{RecoveryDuration: 1}).Hint())
 }
 
+func TestParams_StatedWaitIsBoundByBoth(t *testing.T) {
+	for _, c := range []struct{ open, stated, asked, binds, heard time.Duration }{
+		{0, 0, 100, 100, 100},
+		{0, 0, math.MaxInt64, math.MaxInt64, math.MaxInt64},
+		{0, 0, -1, 0, 0},
+		{50, 0, 100, 50, 50},
+		{50, 20, 100, 20, 20},
+		{50, 20, 19, 19, 19},
+		{50, 70, 100, 50, 50},
+		{0, 70, 100, 70, 70},
+		{50, -1, 100, 0, 50},
+		{0, -1, 100, 0, 100},
+		{50, -1, -7, 0, 0},
+	} {
+		p := NewParams(Config{MaxOpenDuration: c.open, MaxStatedWait: c.stated})
+		assert.Equal(t, int64(c.binds), p.stated(int64(c.asked)), "%+v", c)
+		assert.Equal(t, int64(c.heard), p.Heard(int64(c.asked)), "%+v", c)
+	}
+}
+
+func TestParams_Patience(t *testing.T) {
+	assert.Equal(t, int64(10*time.Minute), NewParams(Config{}).Patience())
+	assert.Equal(t, int64(1), NewParams(Config{MaxOpenDuration: 1}).Patience())
+}
+
 func TestParams_GrowthMultipliesTheCooldown(t *testing.T) {
 	for _, c := range []struct {
 		growth, jitter, draw float64
 		max                  time.Duration
-		failed               int
+		failed               uint32
 		want                 time.Duration
 	}{
 		{0, 0, 0, 0, 0, 30 * time.Second},
@@ -45,7 +71,7 @@ func TestParams_GrowthMultipliesTheCooldown(t *testing.T) {
 		{1.5, 0, 0, 0, 2, 67500 * time.Millisecond},
 		{2, 0, 0, 100 * time.Second, 1, 60 * time.Second},
 		{2, 0, 0, 100 * time.Second, 2, 100 * time.Second},
-		{2, 0, 0, 0, math.MaxInt, MaxDuration},
+		{2, 0, 0, 0, math.MaxUint32, MaxDuration},
 		{1, 0.5, 0, 0, 0, 30 * time.Second},
 		{1, 0.5, 0.5, 0, 0, 37500 * time.Millisecond},
 		{2, 0.5, 0.5, 0, 1, 75 * time.Second},

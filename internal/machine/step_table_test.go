@@ -18,8 +18,8 @@ import (
 //
 // The configuration of the table: threshold 3, cooldown 30, lease 20, no wait
 // over 100, 2 good probes close, a success of more than 5 is slow. Events: a call
-// took 1 (a slow one 6), a failure is a server_error, a throttle asks for 60, and
-// 50 calls had ended.
+// took 1 (a slow one 6), a failure is a server_error, a throttle asks for 60, so does
+// a failure in the row asked.
 const stepNow = 1000
 
 var stepSituations = []struct{ name, snapshot string }{
@@ -32,6 +32,8 @@ var stepSituations = []struct{ name, snapshot string }{
 	{"open limited", "state=open since=990 until=1050 limited=1 streak=3 kind=connection trips=1 failed=1 passed=1"},
 	{"isolated", "state=open since=990 until=990 isolated=1 streak=3 kind=connection trips=1 failed=1 passed=1"},
 	{"half-open live", "state=half-open since=990 until=1010 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
+	{"half-open untold", "state=half-open untold=1 since=990 until=1090 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
+	{"half-open undecided", "state=half-open since=990 until=1010 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1 undecided=2"},
 	{"half-open lost cooling", "state=half-open since=960 until=980 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
 	{"half-open lost due", "state=half-open since=935 until=955 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
 	{"half-open no lease", "state=half-open since=990 until=never lease=never cooldown=30 streak=3 kind=connection trips=1 failed=1"},
@@ -39,17 +41,17 @@ var stepSituations = []struct{ name, snapshot string }{
 
 // stepOutcomes and stepPermits span the events of kind settle.
 var (
-	stepOutcomes = []string{"success", "slow", "failure", "rejected", "throttled", "neutral"}
+	stepOutcomes = []string{"success", "slow", "failure", "asked", "rejected", "throttled", "neutral"}
 	stepPermits  = []string{"current", "probe", "stale", "stale-probe", "name"}
 	stepOthers   = []string{
-		"admit", "keepalive own", "keepalive other", "reset", "isolate", "configure lower", "configure zero",
+		"admit", "release own", "release other", "begin", "keepalive own", "keepalive other", "reset", "isolate", "configure lower", "configure zero",
 	}
 )
 
 // What many rows share. A lost probe's snapshot turns open before anything else.
 const (
-	freshlyClosed = "state=closed since=1000 until=0 limited=0 isolated=0 lease=0 cooldown=0 streak=0 failed=0 passed=0 ended=50 epoch=8"
-	heldOpen      = "state=open since=1000 until=1000 limited=0 isolated=1 lease=0 cooldown=0 epoch=8"
+	freshlyClosed = "state=closed since=1000 until=0 limited=0 isolated=0 undecided=0 untold=0 lease=0 cooldown=0 streak=0 failed=0 passed=0 failedat=0 epoch=8"
+	heldOpen      = "state=open since=1000 until=1000 limited=0 isolated=1 undecided=0 untold=0 lease=0 cooldown=0 epoch=8"
 	probeOut      = "state=half-open since=1000 until=1020 limited=0 lease=20 cooldown=30 epoch=8"
 	lost980       = "state=open since=980 until=1010 lost=1 lease=0 cooldown=0 passed=0 epoch=8"
 	lost955       = "state=open since=955 until=985 lost=1 lease=0 cooldown=0 passed=0 epoch=8"
@@ -63,12 +65,16 @@ var stepTable = [][5]string{
 	{"closed clean", "admit", "", "", "admitted"},
 	{"closed clean", "success", "current probe stale name", "", ""},
 	{"closed clean", "success", "stale-probe", "", ""},
-	{"closed clean", "slow", "current probe name", "streak=1 kind=timeout", ""},
-	{"closed clean", "failure", "current probe name", "streak=1 kind=server_error", ""},
-	{"closed clean", "slow failure", "stale stale-probe", "", ""},
+	{"closed clean", "slow", "current probe name", "failedat=1000 streak=1 kind=timeout", ""},
+	{"closed clean", "failure", "current probe name", "failedat=1000 streak=1 kind=server_error", ""},
+	{"closed clean", "asked", "current probe name", "failedat=1000 until=1060 streak=1 kind=server_error", ""},
+	{"closed clean", "slow failure asked", "stale stale-probe", "", ""},
 	{"closed clean", "rejected neutral", "*", "", ""},
 	{"closed clean", "throttled", "*", "until=1060", ""},
+	{"closed clean", "release own", "", "", ""},
+	{"closed clean", "release other", "", "", ""},
 	{"closed clean", "keepalive own", "", "", ""},
+	{"closed clean", "begin", "", "", ""},
 	{"closed clean", "keepalive other", "", "", ""},
 	{"closed clean", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
 	{"closed clean", "isolate", "", heldOpen + " trips=1", "closed>open isolated @1000 wait=30"},
@@ -79,14 +85,18 @@ var stepTable = [][5]string{
 	{"closed with streak", "success", "current probe name", "streak=0", ""},
 	{"closed with streak", "success", "stale", "", ""},
 	{"closed with streak", "success", "stale-probe", "", ""},
-	{"closed with streak", "slow", "current probe name", "state=open since=1000 until=1030 streak=3 kind=timeout trips=1 epoch=8", "closed>open failure_threshold @1000 wait=30"},
-	{"closed with streak", "failure", "current probe name", "state=open since=1000 until=1030 streak=3 kind=server_error trips=1 epoch=8", "closed>open failure_threshold @1000 wait=30"},
-	{"closed with streak", "slow failure", "stale stale-probe", "", ""},
+	{"closed with streak", "slow", "current probe name", "failedat=1000 state=open since=1000 until=1030 streak=3 kind=timeout trips=1 epoch=8", "closed>open failure_threshold @1000 wait=30"},
+	{"closed with streak", "failure", "current probe name", "failedat=1000 state=open since=1000 until=1030 streak=3 kind=server_error trips=1 epoch=8", "closed>open failure_threshold @1000 wait=30"},
+	{"closed with streak", "asked", "current probe name", "failedat=1000 state=open since=1000 until=1060 limited=1 streak=3 kind=server_error trips=1 epoch=8", "closed>open failure_threshold @1000 wait=60"},
+	{"closed with streak", "slow failure asked", "stale stale-probe", "", ""},
 	{"closed with streak", "rejected", "current probe name", "streak=0", ""},
 	{"closed with streak", "rejected", "stale stale-probe", "", ""},
 	{"closed with streak", "throttled", "*", "until=1060", ""},
 	{"closed with streak", "neutral", "*", "", ""},
+	{"closed with streak", "release own", "", "", ""},
+	{"closed with streak", "release other", "", "", ""},
 	{"closed with streak", "keepalive own", "", "", ""},
+	{"closed with streak", "begin", "", "", ""},
 	{"closed with streak", "keepalive other", "", "", ""},
 	{"closed with streak", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
 	{"closed with streak", "isolate", "", heldOpen + " trips=1", "closed>open isolated @1000 wait=30"},
@@ -96,12 +106,16 @@ var stepTable = [][5]string{
 	{"closed throttled", "admit", "", "", "refused rate_limited 10"},
 	{"closed throttled", "success", "current probe stale name", "", ""},
 	{"closed throttled", "success", "stale-probe", "", ""},
-	{"closed throttled", "slow", "current probe name", "streak=1 kind=timeout", ""},
-	{"closed throttled", "failure", "current probe name", "streak=1 kind=server_error", ""},
-	{"closed throttled", "slow failure", "stale stale-probe", "", ""},
+	{"closed throttled", "slow", "current probe name", "failedat=1000 streak=1 kind=timeout", ""},
+	{"closed throttled", "failure", "current probe name", "failedat=1000 streak=1 kind=server_error", ""},
+	{"closed throttled", "asked", "current probe name", "failedat=1000 until=1060 streak=1 kind=server_error", ""},
+	{"closed throttled", "slow failure asked", "stale stale-probe", "", ""},
 	{"closed throttled", "rejected neutral", "*", "", ""},
 	{"closed throttled", "throttled", "*", "until=1060", ""},
+	{"closed throttled", "release own", "", "", ""},
+	{"closed throttled", "release other", "", "", ""},
 	{"closed throttled", "keepalive own", "", "", ""},
+	{"closed throttled", "begin", "", "", ""},
 	{"closed throttled", "keepalive other", "", "", ""},
 	{"closed throttled", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
 	{"closed throttled", "isolate", "", heldOpen + " trips=1", "closed>open isolated @1000 wait=30"},
@@ -111,12 +125,16 @@ var stepTable = [][5]string{
 	{"closed thawed", "admit", "", "until=0", "admitted"},
 	{"closed thawed", "success", "current probe stale name", "", ""},
 	{"closed thawed", "success", "stale-probe", "", ""},
-	{"closed thawed", "slow", "current probe name", "streak=1 kind=timeout", ""},
-	{"closed thawed", "failure", "current probe name", "streak=1 kind=server_error", ""},
-	{"closed thawed", "slow failure", "stale stale-probe", "", ""},
+	{"closed thawed", "slow", "current probe name", "failedat=1000 streak=1 kind=timeout", ""},
+	{"closed thawed", "failure", "current probe name", "failedat=1000 streak=1 kind=server_error", ""},
+	{"closed thawed", "asked", "current probe name", "failedat=1000 until=1060 streak=1 kind=server_error", ""},
+	{"closed thawed", "slow failure asked", "stale stale-probe", "", ""},
 	{"closed thawed", "rejected neutral", "*", "", ""},
 	{"closed thawed", "throttled", "*", "until=1060", ""},
+	{"closed thawed", "release own", "", "", ""},
+	{"closed thawed", "release other", "", "", ""},
 	{"closed thawed", "keepalive own", "", "", ""},
+	{"closed thawed", "begin", "", "", ""},
 	{"closed thawed", "keepalive other", "", "", ""},
 	{"closed thawed", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
 	{"closed thawed", "isolate", "", heldOpen + " trips=1", "closed>open isolated @1000 wait=30"},
@@ -128,9 +146,13 @@ var stepTable = [][5]string{
 	{"open cooling", "success", "stale-probe", "", ""},
 	{"open cooling", "slow", "*", "until=1030 kind=timeout passed=0", ""},
 	{"open cooling", "failure", "*", "until=1030 kind=server_error passed=0", ""},
+	{"open cooling", "asked", "*", "until=1060 limited=1 kind=server_error passed=0", ""},
 	{"open cooling", "rejected neutral", "*", "", ""},
 	{"open cooling", "throttled", "*", "until=1060 limited=1", ""},
+	{"open cooling", "release own", "", "", ""},
+	{"open cooling", "release other", "", "", ""},
 	{"open cooling", "keepalive own", "", "", ""},
+	{"open cooling", "begin", "", "", ""},
 	{"open cooling", "keepalive other", "", "", ""},
 	{"open cooling", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
 	{"open cooling", "isolate", "", heldOpen, "open>open isolated @1000 wait=30"},
@@ -143,9 +165,13 @@ var stepTable = [][5]string{
 	{"open due", "success", "stale-probe", "", ""},
 	{"open due", "slow", "*", "until=1030 kind=timeout passed=0", ""},
 	{"open due", "failure", "*", "until=1030 kind=server_error passed=0", ""},
+	{"open due", "asked", "*", "until=1055 limited=1 kind=server_error passed=0", ""},
 	{"open due", "rejected neutral", "*", "", ""},
 	{"open due", "throttled", "*", "until=1055 limited=1", ""},
+	{"open due", "release own", "", "", ""},
+	{"open due", "release other", "", "", ""},
 	{"open due", "keepalive own", "", "", ""},
+	{"open due", "begin", "", "", ""},
 	{"open due", "keepalive other", "", "", ""},
 	{"open due", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
 	{"open due", "isolate", "", heldOpen, "open>open isolated @1000 wait=30"},
@@ -158,9 +184,13 @@ var stepTable = [][5]string{
 	{"open limited", "success", "stale-probe", "", ""},
 	{"open limited", "slow", "*", "kind=timeout passed=0", ""},
 	{"open limited", "failure", "*", "kind=server_error passed=0", ""},
+	{"open limited", "asked", "*", "until=1060 kind=server_error passed=0", ""},
 	{"open limited", "rejected neutral", "*", "", ""},
 	{"open limited", "throttled", "*", "until=1060", ""},
+	{"open limited", "release own", "", "", ""},
+	{"open limited", "release other", "", "", ""},
 	{"open limited", "keepalive own", "", "", ""},
+	{"open limited", "begin", "", "", ""},
 	{"open limited", "keepalive other", "", "", ""},
 	{"open limited", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
 	{"open limited", "isolate", "", heldOpen, "open>open isolated @1000 wait=30"},
@@ -170,8 +200,11 @@ var stepTable = [][5]string{
 	{"isolated", "admit", "", "", "refused isolated 30"},
 	{"isolated", "success", "current probe stale name", "", ""},
 	{"isolated", "success", "stale-probe", "", ""},
-	{"isolated", "slow failure rejected throttled neutral", "*", "", ""},
+	{"isolated", "slow failure asked rejected throttled neutral", "*", "", ""},
+	{"isolated", "release own", "", "", ""},
+	{"isolated", "release other", "", "", ""},
 	{"isolated", "keepalive own", "", "", ""},
+	{"isolated", "begin", "", "", ""},
 	{"isolated", "keepalive other", "", "", ""},
 	{"isolated", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
 	{"isolated", "isolate", "", heldOpen, "open>open isolated @1000 wait=30"},
@@ -187,15 +220,63 @@ var stepTable = [][5]string{
 	{"half-open live", "rejected", "stale-probe", "", ""},
 	{"half-open live", "slow", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 streak=4 kind=timeout failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=30"},
 	{"half-open live", "failure", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 streak=4 kind=server_error failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=30"},
+	{"half-open live", "asked", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 streak=4 kind=server_error failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=60"},
 	{"half-open live", "throttled", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 epoch=8", "half-open>open probe_throttled @1000 wait=60"},
-	{"half-open live", "neutral", "probe name", "state=open since=1000 until=1000 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
-	{"half-open live", "slow failure throttled neutral", "current stale stale-probe", "", ""},
+	{"half-open live", "neutral", "probe name", "state=open since=1000 until=1000 lease=0 cooldown=0 undecided=1 epoch=8", "half-open>open probe_returned @1000 wait=0"},
+	{"half-open live", "slow failure asked throttled neutral", "current stale stale-probe", "", ""},
+	{"half-open live", "release own", "", "state=open since=1000 until=1000 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
+	{"half-open live", "release other", "", "", ""},
 	{"half-open live", "keepalive own", "", "until=1020", ""},
+	{"half-open live", "begin", "", "", ""},
 	{"half-open live", "keepalive other", "", "", ""},
 	{"half-open live", "reset", "", freshlyClosed, "half-open>closed reset @1000 wait=0"},
 	{"half-open live", "isolate", "", heldOpen, "half-open>open isolated @1000 wait=30"},
 	{"half-open live", "configure lower", "", "cfg=lower", ""},
 	{"half-open live", "configure zero", "", "cfg=zero " + freshlyClosed, "half-open>closed reconfigured @1000 wait=0"},
+
+	// Two probes were no verdict: the third of them costs a cooldown, which does not grow.
+	{"half-open undecided", "admit", "", "", "refused probe_in_flight 40"},
+	{"half-open undecided", "success rejected", "probe name", freshlyClosed, "half-open>closed probe_succeeded @1000 wait=0"},
+	{"half-open undecided", "success rejected", "current stale", "", ""},
+	{"half-open undecided", "success", "stale-probe", "", ""},
+	{"half-open undecided", "rejected", "stale-probe", "", ""},
+	{"half-open undecided", "slow", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 undecided=0 streak=4 kind=timeout failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=30"},
+	{"half-open undecided", "failure", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 undecided=0 streak=4 kind=server_error failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=30"},
+	{"half-open undecided", "asked", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 undecided=0 streak=4 kind=server_error failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=60"},
+	{"half-open undecided", "throttled", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 undecided=0 epoch=8", "half-open>open probe_throttled @1000 wait=60"},
+	{"half-open undecided", "neutral", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 undecided=0 epoch=8", "half-open>open probe_returned @1000 wait=30"},
+	{"half-open undecided", "slow failure asked throttled neutral", "current stale stale-probe", "", ""},
+	{"half-open undecided", "release own", "", "state=open since=1000 until=1000 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
+	{"half-open undecided", "release other", "", "", ""},
+	{"half-open undecided", "keepalive own", "", "until=1020", ""},
+	{"half-open undecided", "begin", "", "", ""},
+	{"half-open undecided", "keepalive other", "", "", ""},
+	{"half-open undecided", "reset", "", freshlyClosed, "half-open>closed reset @1000 wait=0"},
+	{"half-open undecided", "isolate", "", heldOpen, "half-open>open isolated @1000 wait=30"},
+	{"half-open undecided", "configure lower", "", "cfg=lower", ""},
+	{"half-open undecided", "configure zero", "", "cfg=zero " + freshlyClosed, "half-open>closed reconfigured @1000 wait=0"},
+
+	// Hooks are being told of the probe, for 100 at most. Its lease has not begun.
+	{"half-open untold", "admit", "", "", "refused probe_in_flight 50"},
+	{"half-open untold", "success rejected", "probe name", freshlyClosed, "half-open>closed probe_succeeded @1000 wait=0"},
+	{"half-open untold", "success rejected", "current stale", "", ""},
+	{"half-open untold", "success", "stale-probe", "", ""},
+	{"half-open untold", "rejected", "stale-probe", "", ""},
+	{"half-open untold", "slow", "probe name", "state=open since=1000 until=1030 untold=0 lease=0 cooldown=0 streak=4 kind=timeout failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=30"},
+	{"half-open untold", "failure", "probe name", "state=open since=1000 until=1030 untold=0 lease=0 cooldown=0 streak=4 kind=server_error failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=30"},
+	{"half-open untold", "asked", "probe name", "state=open since=1000 until=1060 limited=1 untold=0 lease=0 cooldown=0 streak=4 kind=server_error failed=2 passed=0 epoch=8", "half-open>open probe_failed @1000 wait=60"},
+	{"half-open untold", "throttled", "probe name", "state=open since=1000 until=1060 limited=1 untold=0 lease=0 cooldown=0 epoch=8", "half-open>open probe_throttled @1000 wait=60"},
+	{"half-open untold", "neutral", "probe name", "state=open since=1000 until=1000 untold=0 lease=0 cooldown=0 undecided=1 epoch=8", "half-open>open probe_returned @1000 wait=0"},
+	{"half-open untold", "slow failure asked throttled neutral", "current stale stale-probe", "", ""},
+	{"half-open untold", "release own", "", "state=open since=1000 until=1000 untold=0 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
+	{"half-open untold", "release other", "", "", ""},
+	{"half-open untold", "keepalive own", "", "", ""},
+	{"half-open untold", "begin", "", "untold=0 until=1020", ""},
+	{"half-open untold", "keepalive other", "", "", ""},
+	{"half-open untold", "reset", "", freshlyClosed, "half-open>closed reset @1000 wait=0"},
+	{"half-open untold", "isolate", "", heldOpen, "half-open>open isolated @1000 wait=30"},
+	{"half-open untold", "configure lower", "", "cfg=lower", ""},
+	{"half-open untold", "configure zero", "", "cfg=zero " + freshlyClosed, "half-open>closed reconfigured @1000 wait=0"},
 
 	// The lease ended at 980: this IS open since 980, the next probe due at 1010.
 	{"half-open lost cooling", "admit", "", lost980, "refused circuit_open 10; " + wasLost980},
@@ -203,9 +284,13 @@ var stepTable = [][5]string{
 	{"half-open lost cooling", "success", "probe stale-probe", lost980, wasLost980},
 	{"half-open lost cooling", "slow", "*", lost980 + " until=1030 kind=timeout", wasLost980},
 	{"half-open lost cooling", "failure", "*", lost980 + " until=1030 kind=server_error", wasLost980},
+	{"half-open lost cooling", "asked", "*", lost980 + " until=1060 limited=1 kind=server_error", wasLost980},
 	{"half-open lost cooling", "rejected neutral", "*", lost980, wasLost980},
 	{"half-open lost cooling", "throttled", "*", lost980 + " until=1060 limited=1", wasLost980},
+	{"half-open lost cooling", "release own", "", lost980, wasLost980},
+	{"half-open lost cooling", "release other", "", lost980, wasLost980},
 	{"half-open lost cooling", "keepalive own", "", lost980, wasLost980},
+	{"half-open lost cooling", "begin", "", lost980, wasLost980},
 	{"half-open lost cooling", "keepalive other", "", lost980, wasLost980},
 	{"half-open lost cooling", "reset", "", freshlyClosed + " epoch=9", wasLost980 + "; open>closed reset @1000 wait=0"},
 	{"half-open lost cooling", "isolate", "", heldOpen + " passed=0 epoch=9", wasLost980 + "; open>open isolated @1000 wait=30"},
@@ -218,9 +303,13 @@ var stepTable = [][5]string{
 	{"half-open lost due", "success", "probe stale-probe", lost955, wasLost955},
 	{"half-open lost due", "slow", "*", lost955 + " until=1030 kind=timeout", wasLost955},
 	{"half-open lost due", "failure", "*", lost955 + " until=1030 kind=server_error", wasLost955},
+	{"half-open lost due", "asked", "*", lost955 + " until=1055 limited=1 kind=server_error", wasLost955},
 	{"half-open lost due", "rejected neutral", "*", lost955, wasLost955},
 	{"half-open lost due", "throttled", "*", lost955 + " until=1055 limited=1", wasLost955},
+	{"half-open lost due", "release own", "", lost955, wasLost955},
+	{"half-open lost due", "release other", "", lost955, wasLost955},
 	{"half-open lost due", "keepalive own", "", lost955, wasLost955},
+	{"half-open lost due", "begin", "", lost955, wasLost955},
 	{"half-open lost due", "keepalive other", "", lost955, wasLost955},
 	{"half-open lost due", "reset", "", freshlyClosed + " epoch=9", wasLost955 + "; open>closed reset @1000 wait=0"},
 	{"half-open lost due", "isolate", "", heldOpen + " passed=0 epoch=9", wasLost955 + "; open>open isolated @1000 wait=30"},
@@ -235,14 +324,18 @@ var stepTable = [][5]string{
 	{"half-open no lease", "rejected", "stale-probe", "", ""},
 	{"half-open no lease", "slow", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 streak=4 kind=timeout failed=2 epoch=8", "half-open>open probe_failed @1000 wait=30"},
 	{"half-open no lease", "failure", "probe name", "state=open since=1000 until=1030 lease=0 cooldown=0 streak=4 kind=server_error failed=2 epoch=8", "half-open>open probe_failed @1000 wait=30"},
+	{"half-open no lease", "asked", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 streak=4 kind=server_error failed=2 epoch=8", "half-open>open probe_failed @1000 wait=60"},
 	{"half-open no lease", "throttled", "probe name", "state=open since=1000 until=1060 limited=1 lease=0 cooldown=0 epoch=8", "half-open>open probe_throttled @1000 wait=60"},
-	{"half-open no lease", "neutral", "probe name", "state=open since=1000 until=1000 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
-	{"half-open no lease", "slow failure throttled neutral", "current stale stale-probe", "", ""},
+	{"half-open no lease", "neutral", "probe name", "state=open since=1000 until=1000 lease=0 cooldown=0 undecided=1 epoch=8", "half-open>open probe_returned @1000 wait=0"},
+	{"half-open no lease", "slow failure asked throttled neutral", "current stale stale-probe", "", ""},
+	{"half-open no lease", "release own", "", "state=open since=1000 until=1000 lease=0 cooldown=0 epoch=8", "half-open>open probe_returned @1000 wait=0"},
+	{"half-open no lease", "release other", "", "", ""},
 	{"half-open no lease", "keepalive own", "", "", ""},
+	{"half-open no lease", "begin", "", "", ""},
 	{"half-open no lease", "keepalive other", "", "", ""},
 	{"half-open no lease", "reset", "", freshlyClosed, "half-open>closed reset @1000 wait=0"},
 	{"half-open no lease", "isolate", "", heldOpen, "half-open>open isolated @1000 wait=30"},
-	{"half-open no lease", "configure lower", "", "cfg=lower", ""},
+	{"half-open no lease", "configure lower", "", "cfg=lower until=1020 lease=20", ""},
 	{"half-open no lease", "configure zero", "", "cfg=zero " + freshlyClosed, "half-open>closed reconfigured @1000 wait=0"},
 }
 
@@ -300,16 +393,22 @@ func changeSnapshot(t *testing.T, s *Snapshot, text string) {
 			s.learned = seconds
 		case "epoch":
 			s.Epoch = uint64(n)
+		case "operated":
+			s.operated = uint64(n)
 		case "trips":
 			s.Trips = uint64(n)
-		case "ended":
-			s.ended = uint64(n)
+		case "failedat":
+			s.failedAt = seconds
 		case "streak":
 			s.Streak = n
 		case "failed":
-			s.failed = n
+			s.failed = uint32(n)
 		case "passed":
-			s.passed = n
+			s.passed = uint32(n)
+		case "undecided":
+			s.undecided = uint8(n)
+		case "untold":
+			s.untold = n == 1
 		case "limited":
 			s.limited = n == 1
 		case "isolated":
@@ -324,17 +423,23 @@ func changeSnapshot(t *testing.T, s *Snapshot, text string) {
 }
 
 func stepSituation(t *testing.T, text string) *Snapshot {
-	s := &Snapshot{Params: stepConfigs["table"], Epoch: 7, ended: 20}
+	s := &Snapshot{Params: stepConfigs["table"], Epoch: 7, failedAt: 900 * stepSecond}
 	changeSnapshot(t, s, text)
 	return s
 }
 
 // stepEvent builds the event of one pair.
 func stepEvent(what, permit string) Event {
-	ev := Event{EWMA: EWMAOne, Ended: 50}
+	ev := Event{Ended: 50}
 	switch what {
 	case "admit":
 		ev.Op = OpAdmit
+	case "release own":
+		ev.Op, ev.Probe, ev.Epoch = OpRelease, true, 7
+	case "release other":
+		ev.Op, ev.Probe, ev.Epoch = OpRelease, true, 6
+	case "begin":
+		ev.Op, ev.Probe, ev.Epoch = OpBegin, true, 7
 	case "keepalive own":
 		ev.Op, ev.Probe, ev.Epoch = OpKeepAlive, true, 7
 	case "keepalive other":
@@ -354,6 +459,8 @@ func stepEvent(what, permit string) Event {
 			ev.Outcome, ev.Took = Success, 6*stepSecond
 		case "failure":
 			ev.Outcome, ev.Kind = Failure, serverError
+		case "asked":
+			ev.Outcome, ev.Kind, ev.RetryAfter = Failure, serverError, 60*stepSecond
 		case "rejected":
 			ev.Outcome, ev.Kind = Rejected, notFound
 		case "throttled":
@@ -458,6 +565,26 @@ func TestStep_Table(t *testing.T) {
 				as = before
 			}
 			assert.Equal(t, [2]any{as.Streak, as.Kind}, [2]any{c.Streak, c.Kind}, pair)
+		}
+	}
+	for _, s := range stepSituations { // a permit from before an operator's word changes nothing
+		before := stepSituation(t, s.snapshot+" operated=5")
+		noted, _ := Step(before, &Event{Op: OpKeepAlive}, stepNow*stepSecond) // the end of a lease
+		for _, what := range stepOutcomes {
+			for _, permit := range []string{"stale", "stale-probe"} {
+				ev := stepEvent(what, permit)
+				ev.Epoch = 4
+				got, _ := Step(before, &ev, stepNow*stepSecond)
+				assert.Equal(t, noted, got, "%s | %s | void %s", s.name, what, permit)
+				ev.Epoch = 5 // the operator's own epoch is not before it
+				got, _ = Step(before, &ev, stepNow*stepSecond)
+				older := *before
+				older.operated = 0
+				next, _ := Step(&older, &ev, stepNow*stepSecond)
+				want := *next
+				want.operated = 5
+				assert.Equal(t, want, *got, "%s | %s | %s", s.name, what, permit)
+			}
 		}
 	}
 	for _, s := range stepSituations {

@@ -70,25 +70,46 @@ func TestSnapshot_UnmovedBySuccessThatChangesNothing(t *testing.T) {
 
 func TestSnapshot_Forgettable(t *testing.T) {
 	for text, want := range map[string]bool{
-		"state=closed":                           true,
-		"state=closed until=999":                 true,
-		"state=closed until=1000":                true,
-		"state=closed until=1001":                false,
-		"state=closed streak=1":                  false,
-		"state=open until=999":                   false,
-		"state=open until=999 streak=3":          false,
-		"state=half-open until=999":              false,
-		"state=closed streak=1 kind=timeout":     false,
-		"state=closed kind=timeout":              true,
-		"state=closed kind=timeout trips=1":      true,
-		"state=half-open until=never streak=3":   false,
-		"state=open until=999 isolated=1":        false,
-		"state=closed until=1001 streak=1":       false,
-		"state=closed since=900 epoch=9 ended=9": true,
+		"state=closed":                         true,
+		"state=closed until=999":               true,
+		"state=closed until=1000":              true,
+		"state=closed until=1001":              false,
+		"state=closed streak=1":                false,
+		"state=open until=999":                 false,
+		"state=open until=999 streak=3":        false,
+		"state=half-open until=999":            false,
+		"state=closed streak=1 kind=timeout":   false,
+		"state=closed kind=timeout":            true,
+		"state=closed kind=timeout trips=1":    true,
+		"state=half-open until=never streak=3": false,
+		"state=open until=999 isolated=1":      false,
+		"state=closed until=1001 streak=1":     false,
+		"state=closed since=900 epoch=9":       true,
 	} {
 		s := stepSituation(t, text)
 		assert.Equal(t, want, s.Forgettable(1000*stepSecond), text)
 	}
+}
+
+func TestSnapshot_FadesAfterPatience(t *testing.T) {
+	for text, want := range map[string]int64{
+		"state=closed streak=1":                                  1100,
+		"state=closed until=990":                                 1100,
+		"state=closed until=1030":                                1130,
+		"state=open since=900 until=1000":                        1100,
+		"state=open since=900 until=1030":                        1130,
+		"state=half-open since=990 until=1020 cooldown=30":       1150,
+		"state=half-open since=800 until=820 cooldown=30":        1100,
+		"state=half-open since=990 until=never lease=never":      1100,
+		"state=open since=900 until=900 isolated=1":              Forever / stepSecond,
+		"state=half-open untold=1 since=990 until=1090 lease=20": 1190,
+	} {
+		s := stepSituation(t, text)
+		assert.Equal(t, want, s.FadesAt(1000*stepSecond)/stepSecond, text)
+	}
+	s := &Snapshot{Params: NewParams(Config{})}
+	assert.Equal(t, int64(10*time.Minute)+7, s.FadesAt(7), "without a bound")
+	assert.Equal(t, int64(Forever), s.FadesAt(Forever-1))
 }
 
 func TestStep_BoundaryOfTimeBelongsToTheLaterSide(t *testing.T) {
@@ -139,7 +160,6 @@ func TestStep_GrowthRunsUntilClose(t *testing.T) {
 	now := int64(0)
 	do := func(ev Event) Answer {
 		var a Answer
-		ev.EWMA = EWMAOne
 		s, a = Step(s, &ev, now)
 		return a
 	}
@@ -154,7 +174,7 @@ func TestStep_GrowthRunsUntilClose(t *testing.T) {
 		require.Equal(t, want*stepSecond, s.cooldown, "a lost probe costs the same cooldown, it has not failed")
 		do(fail)
 	}
-	assert.Equal(t, 4, s.failed)
+	assert.EqualValues(t, 4, s.failed)
 	assert.Equal(t, 7, s.Streak)
 	now = s.Until
 	do(Event{Op: OpAdmit})
@@ -170,7 +190,7 @@ func TestStep_GrowthRunsUntilClose(t *testing.T) {
 func TestStep_JitterIsDrawnForOpeningRestartingAndProbing(t *testing.T) {
 	cfg := stepParams(func(c *Config) { c.RecoveryJitter, c.FailureThreshold, c.MaxOpenDuration = 1, 1, 0 })
 	s := &Snapshot{Params: cfg, Epoch: 1}
-	fail := Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout, EWMA: EWMAOne, Draw: 0.5}
+	fail := Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout, Draw: 0.5}
 	s, _ = Step(s, &fail, 0)
 	assert.Equal(t, 45*stepSecond, s.Until)
 	fail.Draw = 0.9
@@ -277,10 +297,68 @@ func TestStep_ThrottleIsCappedAndNeverShortened(t *testing.T) {
 	assert.Equal(t, 1000*stepSecond, throttle("state=open since=950 until=990", 0).Until)
 }
 
+func TestStep_FailureWithStatedWaitIsCappedAndCounted(t *testing.T) {
+	ask := func(text string, change func(*Config), wait time.Duration) *Snapshot {
+		s := stepSituation(t, text)
+		s.Params = stepParams(change)
+		s, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout, RetryAfter: int64(wait)}, 1000*stepSecond)
+		return s
+	}
+	bound := func(d time.Duration) func(*Config) { return func(c *Config) { c.MaxStatedWait = d } }
+	for _, c := range []struct {
+		state  string
+		change func(*Config)
+		wait   time.Duration
+		streak int
+		until  int64
+		asked  bool // the refusal says rate_limited
+	}{
+		{"state=closed", nil, time.Hour, 1, 1100, true},
+		{"state=closed", bound(50 * time.Second), time.Hour, 1, 1050, true},
+		{"state=closed until=1070", bound(50 * time.Second), time.Hour, 1, 1070, true},
+		{"state=closed", bound(-1), time.Hour, 1, 0, false},
+		{"state=closed", func(c *Config) { c.FailureThreshold = 0 }, time.Minute, 1, 1060, true},
+		{"state=closed streak=2", nil, 10 * time.Second, 3, 1030, false},
+		{"state=closed streak=2 until=1050", nil, 10 * time.Second, 3, 1050, true},
+		{"state=closed streak=2 until=1050", nil, 70 * time.Second, 3, 1070, true},
+		{"state=closed streak=2", bound(-1), time.Hour, 3, 1030, false},
+		{"state=half-open since=990 until=1010 streak=3", bound(50 * time.Second), time.Hour, 4, 1050, true},
+		{"state=half-open since=990 until=1010 streak=3", bound(-1), time.Hour, 4, 1030, false},
+		{"state=half-open since=990 until=1010 streak=3", nil, 30 * time.Second, 4, 1030, false},
+		{"state=open since=950 until=990 streak=3", nil, time.Hour, 3, 1050, true},
+		{"state=open since=990 until=1020 streak=3", bound(-1), time.Hour, 3, 1030, false},
+	} {
+		s := ask(c.state, c.change, c.wait)
+		assert.Equal(t, c.until*stepSecond, s.Until, "%+v", c)
+		assert.Equal(t, c.streak, s.Streak, "%+v", c)
+		reason, _, _ := s.Refusal(1000 * stepSecond)
+		assert.Equal(t, c.asked, reason == RateLimited, "%+v: %s", c, reason)
+	}
+	slow := stepSituation(t, "state=closed")
+	slow, _ = Step(slow, &Event{Op: OpSettle, ByName: true, Took: 6 * stepSecond, RetryAfter: stepSecond}, 1000*stepSecond)
+	assert.Equal(t, [2]int64{1, 0}, [2]int64{int64(slow.Streak), slow.Until}, "a slow success asks for nothing")
+}
+
+func TestStep_ThrottleThatBindsNobodyElse(t *testing.T) {
+	throttle := func(text string) *Snapshot {
+		s := stepSituation(t, text)
+		s.Params = stepParams(func(c *Config) { c.MaxStatedWait = -1 })
+		s, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Throttled, RetryAfter: 60 * stepSecond}, 1000*stepSecond)
+		return s
+	}
+	closed := throttle("state=closed")
+	assert.True(t, closed.AdmitsAll())
+	assert.Equal(t, 1020*stepSecond, throttle("state=open since=990 until=1020").Until)
+	probe := throttle("state=half-open since=990 until=1010")
+	assert.Equal(t, Open, probe.State)
+	assert.Equal(t, 1000*stepSecond, probe.Until)
+	assert.False(t, probe.limited)
+}
+
 func TestStep_TripUnderThrottleKeepsTheLongerWait(t *testing.T) {
 	trip := func(text string) *Snapshot {
 		s := stepSituation(t, text)
-		s, a := Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout, EWMA: EWMAOne}, 1000*stepSecond)
+		s, a := Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}, 1000*stepSecond)
 		assert.Equal(t, CauseFailureThreshold, a.changes[0].Cause)
 		assert.Equal(t, s.Until-s.Since, a.changes[0].Wait)
 		return s
@@ -298,33 +376,105 @@ func TestStep_TripUnderThrottleKeepsTheLongerWait(t *testing.T) {
 	}
 }
 
-func TestStep_TripScoreOpensOnFailureAfterEnoughCalls(t *testing.T) {
-	cfg := stepParams(func(c *Config) { c.TripScore, c.TripMinCalls = 0.5, 10 })
-	settle := func(cfg *Params, outcome Outcome, ewma int64, ended uint64) Cause {
-		s := &Snapshot{Params: cfg, Epoch: 1, ended: 100}
-		_, a := Step(s, &Event{Op: OpSettle, ByName: true, Outcome: outcome, Kind: Timeout, EWMA: ewma, Ended: ended}, 0)
+func TestStep_FailureRateOpensOnFailureAfterEnoughCalls(t *testing.T) {
+	cfg := stepParams(func(c *Config) {
+		c.FailureThreshold, c.FailureRate, c.FailureRateWindow, c.FailureRateMinCalls = 0, 0.5, 60*time.Second, 4
+	})
+	s := &Snapshot{Params: cfg, Epoch: 1}
+	ended := uint64(100)
+	settle := func(at int64, outcome Outcome, others int) Cause { // others have ended in between
+		ended += uint64(others) + 1
+		var a Answer
+		s, a = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: outcome, Kind: Timeout, Ended: ended}, at*stepSecond)
 		return a.changes[0].Cause
 	}
-	assert.Equal(t, CauseTripScore, settle(cfg, Failure, 499_999, 110))
-	assert.Equal(t, CauseNone, settle(cfg, Failure, 500_000, 110), "not below")
-	assert.Equal(t, CauseNone, settle(cfg, Failure, 499_999, 109), "too few calls since it closed")
-	assert.Equal(t, CauseNone, settle(cfg, Success, 0, 1000), "a success opens nothing")
-	assert.Equal(t, CauseNone, settle(stepParams(nil), Failure, 0, 1000), "off")
-	off := stepParams(func(c *Config) { c.TripScore, c.FailureThreshold = 1, 0 })
-	assert.Equal(t, CauseNone, settle(off, Failure, 0, 1000), "a threshold of 0 switches it off too")
-	once := stepParams(func(c *Config) { c.TripScore, c.FailureThreshold = 1, 1 })
-	assert.Equal(t, CauseFailureThreshold, settle(once, Failure, 0, 1000), "the threshold comes first")
-	eager := stepParams(func(c *Config) { c.TripScore = 1 })
-	assert.Equal(t, CauseTripScore, settle(eager, Failure, 999_999, 100), "TripMinCalls 0 needs no calls")
-	tripped, _ := Step(&Snapshot{Params: eager, Epoch: 1}, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, 0)
-	assert.Equal(t, Open, tripped.State)
-	assert.Equal(t, 30*stepSecond, tripped.Until)
-	full := &Snapshot{Params: cfg, Epoch: 1, ended: math.MaxUint64}
-	_, a := Step(full, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Ended: math.MaxUint64}, 0)
-	assert.Equal(t, CauseTripScore, a.changes[0].Cause, "a full counter does not wrap around")
-	full.ended = math.MaxUint64 - 5
-	_, a = Step(full, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Ended: math.MaxUint64 - 1}, 0)
-	assert.Equal(t, CauseNone, a.changes[0].Cause, "nor does what it has to reach")
+	assert.Equal(t, CauseNone, settle(0, Failure, 50), "the window begins here: one call")
+	assert.Equal(t, CauseNone, settle(1, Failure, 0), "two of two are too few")
+	assert.Equal(t, CauseNone, settle(2, Failure, 4), "three of seven are less than half")
+	assert.Equal(t, CauseNone, settle(3, Success, 0), "a success opens nothing")
+	assert.Equal(t, CauseNone, settle(4, Failure, 0), "four of nine")
+	assert.Equal(t, CauseFailureRate, settle(5, Failure, 0), "five of ten")
+	assert.Equal(t, Open, s.State)
+	assert.Equal(t, 35*stepSecond, s.Until)
+
+	s, _ = Step(s, &Event{Op: OpReset}, 10*stepSecond)
+	assert.Zero(t, s.windowFailed, "the window ends when it closes")
+	for _, at := range []int64{10, 69} {
+		assert.Equal(t, CauseNone, settle(at, Failure, 0))
+	}
+	assert.EqualValues(t, 2, s.windowFailed)
+	assert.Equal(t, CauseNone, settle(70, Failure, 0), "60 seconds after it began the window has ended")
+	assert.EqualValues(t, 1, s.windowFailed)
+	assert.Equal(t, 70*stepSecond, s.windowSince)
+	assert.Equal(t, 3, s.Streak, "the streak does not care")
+}
+
+func TestStep_FailureRateBoundaries(t *testing.T) {
+	cause := func(failed uint32, ended uint64, change func(*Config)) Cause {
+		s := &Snapshot{Params: stepParams(func(c *Config) {
+			c.FailureThreshold, c.FailureRate, c.FailureRateMinCalls = 0, 0.1, 30
+			change(c)
+		}), Epoch: 1, windowFailed: failed - 1, windowEnded: 1000}
+		_, a := Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout, Ended: 1000 + ended}, 0)
+		return a.changes[0].Cause
+	}
+	same := func(*Config) {}
+	assert.Equal(t, CauseFailureRate, cause(3, 30, same), "three of thirty are a tenth, exactly")
+	assert.Equal(t, CauseNone, cause(3, 31, same))
+	assert.Equal(t, CauseNone, cause(3, 29, same), "too few calls")
+	assert.Equal(t, CauseNone, cause(3, 30, func(c *Config) { c.FailureRate = 0 }), "off")
+	assert.Equal(t, CauseFailureRate, cause(20, 20, func(c *Config) { c.FailureRate, c.FailureRateMinCalls = 1, 0 }), "20 calls unless it is said")
+	assert.Equal(t, CauseNone, cause(19, 19, func(c *Config) { c.FailureRate, c.FailureRateMinCalls = 1, 0 }))
+	assert.Equal(t, CauseFailureRate, cause(2, 2_000_000, func(c *Config) { c.FailureRate = 1e-9 }), "no rate is rounded to off")
+	assert.Equal(t, CauseFailureThreshold, cause(3, 30, func(c *Config) { c.FailureThreshold = 1 }), "the threshold comes first")
+	assert.Equal(t, CauseFailureRate, cause(30, 3, same), "failures that ended at once are at least as many calls")
+	assert.Equal(t, CauseFailureRate, cause(math.MaxUint32, 1<<31, same), "a full counter does not wrap around")
+
+	full := &Snapshot{Params: stepParams(func(c *Config) { c.FailureThreshold, c.FailureRate = 0, 0.5 }), Epoch: 1, windowFailed: math.MaxUint32}
+	full, _ = Step(full, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, 0)
+	assert.Equal(t, uint32(math.MaxUint32), full.windowFailed)
+	first := &Snapshot{Params: full.Params, Epoch: 1}
+	first, _ = Step(first, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, 0)
+	assert.Zero(t, first.windowEnded, "no counter is less than none")
+}
+
+func TestStep_FailureRateCountsSlowSuccessesAndNoOlderPermits(t *testing.T) {
+	s := &Snapshot{Params: stepParams(func(c *Config) { c.FailureThreshold, c.FailureRate = 0, 1 }), Epoch: 2}
+	s, _ = Step(s, &Event{Op: OpSettle, ByName: true, Took: 6 * stepSecond, Ended: 1}, 0)
+	assert.EqualValues(t, 1, s.windowFailed)
+	s, _ = Step(s, &Event{Op: OpSettle, Epoch: 1, Outcome: Failure, Ended: 2}, 0)
+	assert.EqualValues(t, 1, s.windowFailed)
+}
+
+func TestStep_StreakEndsWithItsWindow(t *testing.T) {
+	for _, c := range []struct {
+		window, later time.Duration
+		streak        int
+	}{
+		{0, time.Hour, 2}, {time.Minute, time.Minute, 2}, {time.Minute, time.Minute + 1, 1}, {1, 1, 2}, {1, 2, 1},
+	} {
+		s := &Snapshot{Params: stepParams(func(b *Config) { b.FailureWindow = c.window }), Epoch: 1}
+		fail := Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}
+		s, _ = Step(s, &fail, 1000)
+		s, _ = Step(s, &fail, 1000+int64(c.later))
+		assert.Equal(t, c.streak, s.Streak, "%+v", c)
+	}
+	first := &Snapshot{Params: stepParams(func(b *Config) { b.FailureWindow, b.FailureThreshold = 1, 1 }), Epoch: 1}
+	_, a := Step(first, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, int64(time.Hour))
+	assert.Equal(t, CauseFailureThreshold, a.changes[0].Cause, "a failure is within its own window")
+}
+
+func TestStep_WithoutAnyRuleConfigurationCloses(t *testing.T) {
+	for _, c := range []struct {
+		threshold int
+		rate      float64
+		want      State
+	}{{0, 0, Closed}, {1, 0, Open}, {0, 0.5, Open}, {0, 1e-9, Open}} {
+		s := stepSituation(t, "state=open since=990 until=1020")
+		p := stepParams(func(b *Config) { b.FailureThreshold, b.FailureRate = c.threshold, c.rate })
+		s, _ = Step(s, &Event{Op: OpConfigure, Params: p}, 1000*stepSecond)
+		assert.Equal(t, c.want, s.State, "%+v", c)
+	}
 }
 
 func TestStep_ThresholdOfZeroCountsAndNeverOpens(t *testing.T) {
@@ -374,6 +524,53 @@ func TestStep_StatedWaitIsForgottenWithTheNextProbe(t *testing.T) {
 	assert.Equal(t, CircuitOpen, reason)
 }
 
+func TestStep_LeaseBeginsAfterHooksWereTold(t *testing.T) {
+	for _, c := range []struct {
+		lease, maxOpen, floor time.Duration
+		bound                 int64
+	}{
+		{20 * time.Second, 100 * time.Second, 0, 100}, {20 * time.Second, 0, 0, 600},
+		{20 * time.Second, 30 * time.Second, 50 * time.Second, 50},
+	} {
+		s := stepSituation(t, "state=open since=900 until=990")
+		s.Params = stepParams(func(b *Config) { b.ProbeTimeout, b.MaxOpenDuration = c.lease, c.maxOpen })
+		lease := max(c.lease, c.floor)
+		s, a := Step(s, &Event{Op: OpAdmit, Hooked: true, LeaseFloor: int64(c.floor)}, 1000*stepSecond)
+		require.True(t, a.Probe)
+		assert.Equal(t, int64(lease)+30*stepSecond, a.changes[0].Wait)
+		assert.Equal(t, (1000+c.bound)*stepSecond, s.Until, "%+v", c)
+		begun, _ := Step(s, &Event{Op: OpBegin, Probe: true, Epoch: a.Epoch}, 1040*stepSecond)
+		assert.Equal(t, 1040*stepSecond+int64(lease), begun.Until, "%+v", c)
+		assert.Equal(t, 1000*stepSecond, begun.Since)
+		again, _ := Step(begun, &Event{Op: OpBegin, Probe: true, Epoch: a.Epoch}, 1041*stepSecond)
+		assert.Same(t, begun, again, "it begins once")
+		hung, _ := Step(s, &Event{Op: OpAdmit}, s.Until)
+		assert.Equal(t, Open, hung.State, "a hook that hangs loses the probe")
+	}
+	s := stepSituation(t, "state=open since=900 until=990")
+	s.Params = stepParams(func(b *Config) { b.ProbeTimeout = 0 })
+	s, _ = Step(s, &Event{Op: OpAdmit, Hooked: true}, 1000*stepSecond)
+	assert.False(t, s.untold, "there is no lease to begin")
+	assert.Equal(t, int64(Forever), s.Until)
+}
+
+func TestStep_ConfigurationBringsLeaseToProbeWithout(t *testing.T) {
+	s := stepSituation(t, "state=half-open since=990 until=never lease=never cooldown=30 learned=45")
+	lease := func(d time.Duration) *Snapshot {
+		next, a := Step(s, &Event{Op: OpConfigure, Params: stepParams(func(b *Config) { b.ProbeTimeout = d })}, 1000*stepSecond)
+		assert.Empty(t, a.Changes())
+		return next
+	}
+	assert.Equal(t, int64(Forever), lease(0).Until)
+	assert.Equal(t, 1045*stepSecond, lease(20*time.Second).Until, "as long as was learned")
+	assert.Equal(t, 1060*stepSecond, lease(time.Minute).Until)
+	assert.Equal(t, 60*stepSecond, lease(time.Minute).lease, "and so does a sign of life")
+	s = stepSituation(t, "state=half-open since=990 until=1010 lease=20 cooldown=30")
+	assert.Equal(t, 1010*stepSecond, lease(time.Minute).Until, "one that it has stays")
+	s = stepSituation(t, "state=closed")
+	assert.Zero(t, lease(time.Minute).Until)
+}
+
 func TestStep_KeepAliveNeverShortensLease(t *testing.T) {
 	s := stepSituation(t, "state=half-open since=990 until=1050 lease=20 cooldown=30")
 	next, _ := Step(s, &Event{Op: OpKeepAlive, Probe: true, Epoch: 7}, 1000*stepSecond)
@@ -388,7 +585,7 @@ func TestC83_EventAtEarlierTimeIsAsIfItWereNow(t *testing.T) {
 	base := int64(time.Hour)
 	open := NewParams(Config{
 		FailureThreshold: 3, RecoveryDuration: 30 * time.Second, ProbeTimeout: 30 * time.Second,
-		MaxOpenDuration: 10 * time.Minute, RecoveryGrowth: 1, ProbeSuccesses: 1, TripMinCalls: 10,
+		MaxOpenDuration: 10 * time.Minute, RecoveryGrowth: 1, ProbeSuccesses: 1,
 	}).Initial
 	for range 3 {
 		open, _ = Step(open, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, base)

@@ -314,30 +314,23 @@ func TestC58_MillionNamesLeaveRegistryUnchanged(t *testing.T) {
 	}
 }
 
-func TestC60_FailedToolStaysUntilRemoved(t *testing.T) {
+func TestC60_FailedToolStaysUntilItFades(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, func(c *toolhealth.Config) { c.MaxTools = 500 })
 		for i := range 500 {
 			r.RecordFailure(fmt.Sprint("tool", i), 0)
 		}
-		time.Sleep(24 * time.Hour)
-		// A streak lasts until a success ends it, so none of these entries is evicted:
-		// the bound limits the memory, and Remove is for a tool that no longer exists.
-		r.RecordSuccess("new", 0)
+		known := func() bool { r.RecordSuccess("new", 0); _, ok := r.Health("new"); return ok }
+		time.Sleep(10*time.Minute - 1)
+		assert.False(t, known(), "what is known against a tool is remembered for MaxOpenDuration")
 		assert.Equal(t, 500, r.Len())
-		_, known := r.Health("new")
-		assert.False(t, known)
 		assert.True(t, r.Remove("tool7"))
-		r.RecordSuccess("new", 0)
-		_, known = r.Health("new")
-		assert.True(t, known, "a removed tool makes room")
-
-		for range 500/64 + 1 { // each new name looks at 64 entries
-			r.RecordFailure("tool7", 0)
-		}
-		assert.Equal(t, 1, caseHealth(t, r, "tool7").ConsecutiveFailures)
-		_, known = r.Health("new")
-		assert.False(t, known, "the idle healthy one made room")
+		assert.True(t, known(), "what is removed makes room")
+		r.Remove("new")
+		r.RecordFailure("tool7", 0)
+		assert.False(t, known())
+		time.Sleep(1)
+		assert.True(t, known(), "and then it may go")
 	})
 }
 
@@ -388,7 +381,7 @@ func TestC80_NotANumberIsRefused(t *testing.T) {
 	before := r.Config()
 	for field, change := range map[string]func(*toolhealth.BreakerConfig){
 		"breaker.recovery_growth": func(c *toolhealth.BreakerConfig) { c.RecoveryGrowth = math.NaN() },
-		"breaker.trip_score":      func(c *toolhealth.BreakerConfig) { c.TripScore = math.NaN() },
+		"breaker.failure_rate":    func(c *toolhealth.BreakerConfig) { c.FailureRate = math.NaN() },
 	} {
 		c := before
 		change(&c.Breaker)
@@ -607,12 +600,17 @@ func TestC106_EventsOfOneToolAreChained(t *testing.T) {
 	wg.Wait()
 	require.Zero(t, overlaps.Load())
 	require.Greater(t, len(events), rounds*32/4)
-	from, epoch := toolhealth.StateClosed, uint64(1)
+	from, epoch, missing := toolhealth.StateClosed, uint64(1), uint64(0)
 	for _, e := range events {
-		require.Equal(t, from, e.From)
-		require.Equal(t, epoch+1, e.Epoch)
+		require.Greater(t, e.Epoch, epoch)
+		if gap := e.Epoch - epoch - 1; gap > 0 { // the hook could not keep up with 32 goroutines
+			missing += gap
+		} else {
+			require.Equal(t, from, e.From)
+		}
 		from, epoch = e.To, e.Epoch
 	}
+	assert.Equal(t, r.HealthSummary().HookDropped, missing)
 	h := caseHealth(t, r, "search")
 	assert.Equal(t, h.State, from)
 	assert.Equal(t, h.Epoch, epoch)
@@ -931,7 +929,7 @@ func TestC139_RefusalHasTypedReason(t *testing.T) {
 			{toolhealth.ErrProbeInFlight, "tool temporarily unavailable: recovery is being probed; retry after 60s", toolhealth.Refusal{
 				Tool: "probing", Reason: toolhealth.StopProbeInFlight, RetryAfter: time.Minute, Streak: 3, Kind: toolhealth.KindConnection, InRow: 1,
 			}},
-			{toolhealth.ErrRateLimited, "tool temporarily unavailable: rate limited; retry after 2s", toolhealth.Refusal{
+			{toolhealth.ErrRateLimited, "tool temporarily unavailable: it asked to wait; retry after 2s", toolhealth.Refusal{
 				Tool: "limited", Reason: toolhealth.StopRateLimited, RetryAfter: 1500 * time.Millisecond, InRow: 1,
 			}},
 			{toolhealth.ErrIsolated, "tool temporarily unavailable: taken out of service", toolhealth.Refusal{
@@ -950,7 +948,7 @@ func TestC139_RefusalHasTypedReason(t *testing.T) {
 			assert.ErrorIs(t, err, toolhealth.ErrRefused)
 			for _, sentinel := range []error{
 				toolhealth.ErrCircuitOpen, toolhealth.ErrProbeInFlight, toolhealth.ErrRateLimited,
-				toolhealth.ErrIsolated, toolhealth.ErrUnknownTool,
+				toolhealth.ErrIsolated, toolhealth.ErrBusy, toolhealth.ErrUnknownTool,
 			} {
 				assert.Equal(t, sentinel == want.sentinel, errors.Is(err, sentinel), "%v is %v", err, sentinel)
 			}

@@ -64,12 +64,12 @@ func TestEnum_TextsAreStable(t *testing.T) {
 	checkEnum[toolhealth.HealthStatus](t, "HealthStatus", "healthy", "degraded", "unhealthy")
 	checkEnum[toolhealth.Outcome](t, "Outcome", "success", "failure", "rejected", "throttled", "neutral")
 	checkEnum[toolhealth.Cause](t, "Cause",
-		"none", "failure_threshold", "trip_score", "probe_admitted", "probe_succeeded", "probe_failed",
+		"none", "failure_threshold", "failure_rate", "probe_admitted", "probe_succeeded", "probe_failed",
 		"probe_throttled", "probe_returned", "lease_expired", "reset", "isolated", "reconfigured")
 	checkEnum[toolhealth.Kind](t, "Kind", kindTexts...)
 	checkEnum[toolhealth.StopReason](t, "StopReason",
 		"none", "tool_unavailable:circuit_open", "tool_unavailable:probe_in_flight", "tool_unavailable:rate_limited",
-		"tool_unavailable:isolated", "tool_unavailable:unknown_tool", "tool_failure:non_retryable",
+		"tool_unavailable:isolated", "tool_unavailable:busy", "tool_unavailable:unknown_tool", "tool_failure:non_retryable",
 		"tool_failure:retry_exhausted", "tool_failure:retry_budget_exhausted", "tool_failure:timeout", "tool_failure:outcome_unknown",
 		"tool_failure:contract_violation", "tool_canceled", "tool_retry:allowed")
 }
@@ -111,7 +111,7 @@ func TestEnum_ZeroValuesAreSensible(t *testing.T) {
 func TestStopReason_DetailFollowsColon(t *testing.T) {
 	for reason, detail := range map[toolhealth.StopReason]string{
 		toolhealth.StopNone: "none", toolhealth.StopCircuitOpen: "circuit_open", toolhealth.StopProbeInFlight: "probe_in_flight",
-		toolhealth.StopRateLimited: "rate_limited", toolhealth.StopIsolated: "isolated", toolhealth.StopUnknownTool: "unknown_tool",
+		toolhealth.StopRateLimited: "rate_limited", toolhealth.StopIsolated: "isolated", toolhealth.StopBusy: "busy", toolhealth.StopUnknownTool: "unknown_tool",
 		toolhealth.StopNonRetryable: "non_retryable", toolhealth.StopCanceled: "tool_canceled", toolhealth.RetryAllowed: "allowed", 200: "StopReason(200)",
 	} {
 		assert.Equal(t, detail, reason.Detail())

@@ -26,7 +26,7 @@ func FuzzSettingsJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `[]`, `{"breaker":null}`, `{"breaker":{"recovery_duration":"-1s"}}`, `{"tools":{"":{}}}`,
 		`{"breaker":{"failure_threshold":2,"recovery_duration":"1m","max_open_duration":"5s"},"max_tools":-1}`,
-		`{"tools":{"a":{"breaker":{"trip_score":1.5}},"b":{"breaker":{"recovery_growth":1e300}},"\ud800":{}},"registered_only":true}`,
+		`{"tools":{"a":{"breaker":{"failure_rate":1.5}},"b":{"breaker":{"recovery_growth":1e300}},"\ud800":{}},"registered_only":true}`,
 		`{"breaker":{"recovery_duration":"9223372036s","probe_timeout":"2562047h47m16.854775807s"}}`,
 		`{"breaker":{"failure_threshold":1e2}}`, `{"max_tools":16777217}`, `{"tools":{"a":null}}`, `{"tools":{}}`,
 		`{"breaker":{"failure_threshold":0,"recovery_duration":"0s"},"policy":{"timeout":"0s","jitter":0},"deadline_floor":"0s"}`,

@@ -175,7 +175,11 @@ func (s *teller) readConfig() toolhealth.Config {
 		c.ProbeSuccesses = [4]int{0, 1, 2, 3}[extra/4%4]
 		c.SlowCallDuration = [4]time.Duration{0, 0, time.Nanosecond, 10 * time.Second}[extra/16%4]
 		if extra/64%2 == 1 {
-			c.TripScore, c.TripMinCalls = 0.6, 2
+			c.FailureRate, c.FailureRateWindow, c.FailureRateMinCalls = 0.6, 40*time.Second, 2
+			c.FailureWindow = 20 * time.Second
+		}
+		if extra/128 == 1 {
+			c.MaxStatedWait = [2]time.Duration{35 * time.Second, toolhealth.Off}[extra%2]
 		}
 		if i == 0 {
 			config.Breaker = offWhereZero(c)
@@ -184,8 +188,9 @@ func (s *teller) readConfig() toolhealth.Config {
 		}
 		s.current[i] = model.Config{
 			Threshold: c.FailureThreshold, Recovery: c.RecoveryDuration, Lease: c.ProbeTimeout,
-			MaxOpen: c.MaxOpenDuration, Growth: int(c.RecoveryGrowth), ProbeSuccesses: c.ProbeSuccesses,
-			Slow: c.SlowCallDuration, TripScore: c.TripScore, TripMinCalls: c.TripMinCalls,
+			MaxOpen: c.MaxOpenDuration, MaxStated: c.MaxStatedWait, Growth: int(c.RecoveryGrowth), ProbeSuccesses: c.ProbeSuccesses,
+			Slow: c.SlowCallDuration, Window: c.FailureWindow, Rate: int(c.FailureRate * 1e6),
+			RateWindow: c.FailureRateWindow, RateMinCalls: c.FailureRateMinCalls,
 		}
 	}
 	return config
@@ -196,9 +201,6 @@ func (s *teller) readConfig() toolhealth.Config {
 func offWhereZero(c toolhealth.BreakerConfig) toolhealth.BreakerConfig {
 	if c.MaxOpenDuration == 0 {
 		c.MaxOpenDuration = toolhealth.Off
-	}
-	if c.TripMinCalls == 0 {
-		c.TripMinCalls = toolhealth.Off
 	}
 	return c
 }
@@ -273,7 +275,7 @@ func (s *teller) next() {
 		ok := s.r.Reset(n)
 		require.Equal(s.t, s.tools[n] != nil, ok, s)
 		if ok {
-			s.tools[n].happened(s.tools[n].b.Reset(s.now(), s.tools[n].s.Ended()))
+			s.tools[n].happened(s.tools[n].b.Reset(s.now()))
 		}
 	case 'c':
 		config := s.readConfig()
@@ -281,7 +283,7 @@ func (s *teller) next() {
 		require.NoError(s.t, s.r.SetConfig(config), s)
 		for i, n := range names {
 			if p := s.tools[n]; p != nil {
-				p.happened(p.b.Configure(s.now(), s.current[i], p.s.Ended()))
+				p.happened(p.b.Configure(s.now(), s.current[i]))
 			}
 		}
 	case 't', 'u':
@@ -402,6 +404,9 @@ func (s *teller) readVerdict() toolhealth.Verdict {
 	switch v.Outcome {
 	case toolhealth.OutcomeFailure:
 		v.Kind = toolhealth.Kind(b/5%15 + 1)
+		v.RetryAfter = [4]time.Duration{0, 0, 40 * time.Second, time.Hour}[b/5/15]
+	case toolhealth.OutcomeRejected:
+		v.NotSent = b/5%4 == 1
 	case toolhealth.OutcomeThrottled:
 		v.RetryAfter = [8]time.Duration{-1, 0, 1, time.Second, 40 * time.Second, time.Hour, math.MaxInt64, 7}[b/5%8]
 	}
@@ -433,7 +438,10 @@ func (s *teller) settle() {
 
 func (s *teller) report(p *toolPair, v toolhealth.Verdict, took time.Duration, r model.Report) model.Report {
 	r.Outcome, r.Kind, r.Took, r.RetryAfter = v.Outcome.String(), v.Kind.String(), max(took, 0), max(v.RetryAfter, 0)
-	r.EWMA, r.Ended = p.s.EWMA, p.s.Ended()
+	if v.Outcome == toolhealth.OutcomeRejected && v.NotSent {
+		r.Outcome = "neutral"
+	}
+	r.Ended = p.s.Ended()
 	return r
 }
 
@@ -445,7 +453,7 @@ func (s *teller) release() {
 	s.tell("release %s of epoch %d (probe %v, spent %v)", p.name, p.epoch, p.probe, p.spent)
 	p.real.Release()
 	if !p.spent && p.probe && p.pair == s.tools[p.name] {
-		p.pair.happened(p.pair.b.Report(s.now(), model.Report{Probe: true, Epoch: p.epoch, Outcome: "neutral"}))
+		p.pair.happened(p.pair.b.Release(s.now(), p.epoch))
 	}
 	p.spent = true
 }
@@ -474,7 +482,7 @@ func (s *teller) recordOutcome(name string, v toolhealth.Verdict, took time.Dura
 	switch {
 	case v.Outcome == toolhealth.OutcomeSuccess:
 		s.r.RecordSuccess(name, took)
-	case v.Outcome == toolhealth.OutcomeFailure && v.Kind == toolhealth.KindUnknown:
+	case v.Outcome == toolhealth.OutcomeFailure && v.Kind == toolhealth.KindUnknown && v.RetryAfter == 0:
 		s.r.RecordFailure(name, took)
 	default:
 		s.r.Record(name, v, took)

@@ -35,11 +35,15 @@ const (
 	maxPermits = goroutines * rounds * perRound
 )
 
-var config = model.Config{Threshold: 2, Recovery: 3 * time.Second, Lease: 2 * time.Second, MaxOpen: 7 * time.Second}
+var config = model.Config{
+	Threshold: 2, Recovery: 3 * time.Second, Lease: 2 * time.Second, MaxOpen: 7 * time.Second,
+	MaxStated: 4 * time.Second, Window: 4 * time.Second,
+}
 
 func registryConfig(threshold int) toolhealth.Config {
 	return toolhealth.Config{Breaker: toolhealth.BreakerConfig{
 		FailureThreshold: threshold, RecoveryDuration: config.Recovery, ProbeTimeout: config.Lease, MaxOpenDuration: config.MaxOpen,
+		MaxStatedWait: config.MaxStated, FailureWindow: config.Window,
 	}}
 }
 
@@ -96,7 +100,7 @@ func step(s breakerState, in input, out output) (bool, breakerState) {
 		s.b.Report(in.now, report)
 	case "release":
 		if s.probes[in.permit] {
-			s.b.Report(in.now, model.Report{Probe: true, Epoch: int(s.epochs[in.permit]), Outcome: "neutral"})
+			s.b.Release(in.now, int(s.epochs[in.permit]))
 		}
 	case "keepalive":
 		if s.probes[in.permit] {
@@ -106,13 +110,13 @@ func step(s breakerState, in input, out output) (bool, breakerState) {
 		report.ByName = true
 		s.b.Report(in.now, report)
 	case "reset":
-		s.b.Reset(in.now, 0)
+		s.b.Reset(in.now)
 	case "isolate":
 		s.b.Isolate(in.now)
 	case "configure":
 		c := config
 		c.Threshold = in.threshold
-		s.b.Configure(in.now, c, 0)
+		s.b.Configure(in.now, c)
 	case "health":
 		look, b := s.b.Look(in.now), s.b
 		b.Tick(in.now)
@@ -217,6 +221,9 @@ func record(seed uint64) *recorder {
 		panic(err)
 	}
 	c.gate = &toolhealth.Gate{Registry: c.r}
+	if seed%2 == 1 { // then a probe begins in a step of its own, after the hook
+		c.r.OnTransition(func(toolhealth.Transition) { runtime.Gosched() })
+	}
 	for _, name := range names {
 		if err := c.r.Register(name); err != nil {
 			panic(err)
@@ -314,7 +321,7 @@ func (c *recorder) call(g int, hand *[]held, random *rand.Rand) {
 		toolhealth.OutcomeSuccess, toolhealth.OutcomeRejected, toolhealth.OutcomeThrottled, toolhealth.OutcomeNeutral,
 	}
 	v := toolhealth.Verdict{Outcome: outcomes[random.IntN(len(outcomes))], Kind: toolhealth.KindTimeout}
-	if v.Outcome == toolhealth.OutcomeThrottled {
+	if v.Outcome == toolhealth.OutcomeThrottled || v.Outcome == toolhealth.OutcomeFailure && random.IntN(3) == 0 {
 		v.RetryAfter = 5 * time.Second
 	}
 	in := input{tool: tool, outcome: v.Outcome.String(), wait: v.RetryAfter}

@@ -20,11 +20,14 @@ type Config struct {
 	Recovery       time.Duration
 	Lease          time.Duration
 	MaxOpen        time.Duration
+	MaxStated      time.Duration // negative means that no stated wait binds others
 	Growth         int
 	ProbeSuccesses int
 	Slow           time.Duration
-	TripScore      float64
-	TripMinCalls   int
+	Window         time.Duration // between two failures of a streak
+	Rate           int           // of failures, in millionths
+	RateWindow     time.Duration
+	RateMinCalls   int
 }
 
 // Never is a time that does not come.
@@ -53,13 +56,19 @@ type Breaker struct {
 
 	LeaseEnd time.Duration // half-open: when the probe's lease ends
 	LeaseFor time.Duration // half-open: length of the lease that KeepAlive renews
+	Untold   bool          // half-open: hooks are being told of the probe; LeaseEnd is when that has taken too long
 	Cooldown time.Duration // half-open: cooldown after the lease, if it runs out
 
 	LeastLease   time.Duration // least lease of the next probe
-	Operated     int           // epoch of the last Reset or Isolate; no lease is learned from older permits
+	Operated     int           // epoch of the last Reset or Isolate; older permits change nothing
 	FailedProbes int           // failed probes in a row
 	GoodProbes   int           // successful probes in a row
-	EndedBefore  int           // calls that had ended when it last closed
+	Undecided    int           // probes in a row whose outcome was no verdict
+	LastFailure  time.Duration // closed: when the last failure of the streak came
+
+	WindowBegan  time.Duration // beginning of the rate's window
+	WindowBefore int           // calls that had ended before it began
+	WindowFailed int           // failures in it; zero if there is no window
 }
 
 // New returns the breaker of a tool that was never called.
@@ -84,7 +93,6 @@ type Report struct {
 	Kind       string
 	Took       time.Duration
 	RetryAfter time.Duration
-	EWMA       int // EWMA of the tool in millionths, this call included
 	Ended      int // ended calls of the tool, this one included
 }
 
@@ -110,6 +118,24 @@ func (b *Breaker) bounded(d time.Duration) time.Duration {
 		return b.Config.MaxOpen
 	}
 	return d
+}
+
+// stated returns how long a wait that the tool stated binds everyone.
+func (b *Breaker) stated(d time.Duration) time.Duration {
+	switch {
+	case d <= 0 || b.Config.MaxStated < 0:
+		return 0
+	case b.Config.MaxStated > 0 && d > b.Config.MaxStated:
+		d = b.Config.MaxStated
+	}
+	return b.bounded(d)
+}
+
+// asks makes everyone wait as long as the tool stated.
+func (b *Breaker) asks(now, d time.Duration) {
+	if wait := b.stated(d); wait > 0 {
+		b.Throttled = max(b.Throttled, later(now, wait))
+	}
 }
 
 // cooldownNow returns the cooldown after the failed probes in a row so far.
@@ -140,11 +166,14 @@ func (b *Breaker) enter(state, cause string, when time.Duration) *Event {
 	b.State, b.Since = state, when
 	b.Epoch++
 	b.Throttled = 0
+	if state != "half-open" {
+		b.Undecided = 0
+	}
 	if state != "open" {
 		b.Due, b.Isolated, b.Stated, b.Lost = 0, false, false, false
 	}
 	if state != "half-open" {
-		b.LeaseEnd, b.LeaseFor, b.Cooldown = 0, 0, 0
+		b.LeaseEnd, b.LeaseFor, b.Cooldown, b.Untold = 0, 0, 0, false
 	}
 	return e
 }
@@ -157,6 +186,8 @@ func (b *Breaker) finish(e *Event) Event {
 		e.Wait = b.unknownWait()
 	case b.State == "open":
 		e.Wait = b.Due - b.Since
+	case b.Untold:
+		e.Wait = later(b.LeaseFor, b.Cooldown)
 	case b.State == "half-open" && b.LeaseEnd != Never:
 		e.Wait = later(b.LeaseEnd, b.Cooldown) - b.Since
 	}
@@ -175,10 +206,10 @@ func (b *Breaker) open(cause string, now, wait time.Duration, stated bool) Event
 	return b.finish(e)
 }
 
-func (b *Breaker) close(cause string, now time.Duration, ended int) Event {
+func (b *Breaker) close(cause string, now time.Duration) Event {
 	e := b.enter("closed", cause, now)
 	b.Streak, b.FailedProbes, b.GoodProbes = 0, 0, 0
-	b.EndedBefore = ended
+	b.LastFailure, b.WindowBegan, b.WindowBefore, b.WindowFailed = 0, 0, 0, 0
 	return b.finish(e)
 }
 
@@ -206,6 +237,8 @@ func (b Breaker) Look(now time.Duration) Answer {
 		return refuse("rate_limited", b.Throttled-now)
 	case b.State == "half-open" && b.LeaseEnd == Never:
 		return refuse("probe_in_flight", b.Cooldown)
+	case b.Untold:
+		return refuse("probe_in_flight", later(b.LeaseFor, b.Cooldown))
 	case b.State == "half-open":
 		return refuse("probe_in_flight", later(b.LeaseEnd, b.Cooldown)-now)
 	case b.State == "open" && b.Isolated:
@@ -218,8 +251,14 @@ func (b Breaker) Look(now time.Duration) Answer {
 	return Answer{Reason: "none", Probe: b.State == "open", Epoch: b.Epoch}
 }
 
-// Ask asks for the admission of one caller.
-func (b *Breaker) Ask(now time.Duration) (Answer, []Event) {
+// Ask asks for the admission of one caller. No hook is told of it.
+func (b *Breaker) Ask(now time.Duration) (Answer, []Event) { return b.ask(now, false) }
+
+// AskHooked asks for the admission of one caller. Hooks are told of a probe, and then
+// Begin is called.
+func (b *Breaker) AskHooked(now time.Duration) (Answer, []Event) { return b.ask(now, true) }
+
+func (b *Breaker) ask(now time.Duration, hooked bool) (Answer, []Event) {
 	events := b.Tick(now)
 	a := b.Look(now)
 	if a.Reason != "none" {
@@ -236,8 +275,24 @@ func (b *Breaker) Ask(now time.Duration) (Answer, []Event) {
 	cooldown := b.cooldownNow()
 	e := b.enter("half-open", "probe_admitted", now)
 	b.LeaseEnd, b.LeaseFor, b.Cooldown = later(now, lease), lease, cooldown
+	if hooked && lease != Never {
+		tooLong := 10 * time.Minute
+		if b.Config.MaxOpen > 0 {
+			tooLong = b.Config.MaxOpen
+		}
+		b.Untold, b.LeaseEnd = true, later(now, max(lease, tooLong))
+	}
 	a.Epoch = b.Epoch
 	return a, append(events, b.finish(e))
+}
+
+// Begin begins the lease of a probe: the hooks have been told of it.
+func (b *Breaker) Begin(now time.Duration, epoch int) []Event {
+	events := b.Tick(now)
+	if b.State == "half-open" && b.Epoch == epoch && b.Untold {
+		b.Untold, b.LeaseEnd = false, later(now, b.LeaseFor)
+	}
+	return events
 }
 
 // KeepAlive renews the lease of the probe of this epoch.
@@ -250,10 +305,10 @@ func (b *Breaker) KeepAlive(now time.Duration, epoch int) []Event {
 }
 
 // Reset closes the breaker, as an operator does.
-func (b *Breaker) Reset(now time.Duration, ended int) []Event {
+func (b *Breaker) Reset(now time.Duration) []Event {
 	events := b.Tick(now)
 	b.LeastLease = 0
-	events = append(events, b.close("reset", now, ended))
+	events = append(events, b.close("reset", now))
 	b.Operated = b.Epoch
 	return events
 }
@@ -272,11 +327,15 @@ func (b *Breaker) Isolate(now time.Duration) []Event {
 }
 
 // Configure changes the rules.
-func (b *Breaker) Configure(now time.Duration, c Config, ended int) []Event {
+func (b *Breaker) Configure(now time.Duration, c Config) []Event {
 	events := b.Tick(now)
 	b.Config = c
-	if c.Threshold == 0 && b.State != "closed" && !b.Isolated {
-		events = append(events, b.close("reconfigured", now, ended))
+	if b.State == "half-open" && b.LeaseEnd == Never && c.Lease > 0 {
+		b.LeaseFor = max(c.Lease, b.LeastLease)
+		b.LeaseEnd = later(now, b.LeaseFor)
+	}
+	if c.Threshold == 0 && c.Rate == 0 && b.State != "closed" && !b.Isolated {
+		events = append(events, b.close("reconfigured", now))
 	}
 	return events
 }
@@ -287,12 +346,15 @@ func (b *Breaker) Report(now time.Duration, r Report) []Event {
 	if r.Outcome == "success" && b.Config.Slow > 0 && r.Took > b.Config.Slow {
 		r.Outcome, r.Kind = "failure", "timeout"
 	}
+	if !r.ByName && r.Epoch < b.Operated {
+		return events // the operator's word is the last
+	}
 	mine := r.ByName || r.Epoch == b.Epoch
 	if r.Outcome == "success" {
 		// A probe outlived its period, or a report by name can only be that of
 		// such a probe: the next probe gets more time.
 		lateByName := r.ByName && b.State == "open" && !b.Isolated && b.Lost && r.Took > b.Config.Lease
-		lateProbe := r.Probe && !mine && b.Config.Lease > 0 && r.Took > b.Config.Lease && r.Epoch >= b.Operated
+		lateProbe := r.Probe && !mine && b.Config.Lease > 0 && r.Took > b.Config.Lease
 		if lateProbe || lateByName {
 			b.LeastLease = max(b.LeastLease, b.bounded(min(later(r.Took, r.Took), Longest)))
 		}
@@ -313,24 +375,24 @@ func (b *Breaker) Report(now time.Duration, r Report) []Event {
 func (b *Breaker) reportClosed(now time.Duration, r Report, mine bool) []Event {
 	switch {
 	case r.Outcome == "throttled":
-		if r.RetryAfter > 0 {
-			b.Throttled = max(b.Throttled, later(now, b.bounded(r.RetryAfter)))
-		}
+		b.asks(now, r.RetryAfter)
 	case !mine:
 	case r.Outcome == "success", r.Outcome == "rejected":
 		b.Streak = 0
 	case r.Outcome == "failure":
+		if b.Config.Window > 0 && now > later(b.LastFailure, b.Config.Window) {
+			b.Streak = 0
+		}
 		b.Streak++
-		b.Kind = r.Kind
+		b.Kind, b.LastFailure = r.Kind, now
 		cause := ""
+		b.asks(now, r.RetryAfter)
+		often := b.failsOften(now, r.Ended)
 		switch {
-		case b.Config.Threshold == 0:
-			return nil
-		case b.Streak >= b.Config.Threshold:
+		case b.Config.Threshold > 0 && b.Streak >= b.Config.Threshold:
 			cause = "failure_threshold"
-		case b.Config.TripScore > 0 && float64(r.EWMA) < math.Round(b.Config.TripScore*1e6) &&
-			r.Ended >= b.EndedBefore+b.Config.TripMinCalls:
-			cause = "trip_score"
+		case often:
+			cause = "failure_rate"
 		default:
 			return nil
 		}
@@ -343,26 +405,41 @@ func (b *Breaker) reportClosed(now time.Duration, r Report, mine bool) []Event {
 	return nil
 }
 
+// failsOften counts a failure and says whether the share of failures in the window is
+// too large.
+func (b *Breaker) failsOften(now time.Duration, ended int) bool {
+	if b.Config.Rate == 0 {
+		return false
+	}
+	if b.WindowFailed == 0 || now >= later(b.WindowBegan, b.Config.RateWindow) {
+		b.WindowBegan, b.WindowBefore, b.WindowFailed = now, ended-1, 0
+	}
+	b.WindowFailed++
+	calls := max(ended-b.WindowBefore, b.WindowFailed)
+	return calls >= b.Config.RateMinCalls && 1_000_000*b.WindowFailed >= b.Config.Rate*calls
+}
+
 func (b *Breaker) reportOpen(now time.Duration, r Report) {
 	if b.Isolated {
 		return
 	}
-	wait := time.Duration(0)
-	switch r.Outcome {
-	case "failure":
+	if r.Outcome == "failure" {
 		b.Kind, b.GoodProbes = r.Kind, 0
-		wait = b.cooldownNow()
-	case "throttled":
-		wait = r.RetryAfter
-	default:
-		return
+		b.putOff(later(now, b.cooldownNow()), false)
 	}
-	due := later(now, wait)
+	if r.Outcome == "failure" || r.Outcome == "throttled" {
+		b.putOff(later(now, b.stated(r.RetryAfter)), true)
+	}
+}
+
+// putOff makes the next probe wait until then at least. That is never past the bound
+// from when it opened.
+func (b *Breaker) putOff(due time.Duration, stated bool) {
 	if b.Config.MaxOpen > 0 {
 		due = min(due, later(b.Since, b.Config.MaxOpen))
 	}
 	if due > b.Due {
-		b.Due, b.Stated = due, r.Outcome == "throttled"
+		b.Due, b.Stated = due, stated
 	}
 }
 
@@ -371,7 +448,7 @@ func (b *Breaker) reportProbe(now time.Duration, r Report) Event {
 	case "success", "rejected":
 		b.GoodProbes++
 		if b.GoodProbes >= max(b.Config.ProbeSuccesses, 1) {
-			return b.close("probe_succeeded", now, r.Ended)
+			return b.close("probe_succeeded", now)
 		}
 		return b.open("probe_succeeded", now, 0, false)
 	case "failure":
@@ -379,11 +456,38 @@ func (b *Breaker) reportProbe(now time.Duration, r Report) Event {
 		b.Kind = r.Kind
 		b.FailedProbes++
 		b.GoodProbes = 0
-		return b.open("probe_failed", now, b.cooldownNow(), false)
+		wait, asked := b.cooldownNow(), b.stated(r.RetryAfter)
+		return b.open("probe_failed", now, max(wait, asked), asked > wait)
 	case "throttled":
-		return b.open("probe_throttled", now, r.RetryAfter, r.RetryAfter > 0)
+		if wait := b.stated(r.RetryAfter); wait > 0 {
+			return b.open("probe_throttled", now, wait, true)
+		}
+		return b.noVerdict("probe_throttled", now)
 	}
-	return b.open("probe_returned", now, 0, false)
+	return b.noVerdict("probe_returned", now)
+}
+
+// noVerdict is the end of a probe that says nothing about the tool. After the third in
+// a row the next one has to wait.
+func (b *Breaker) noVerdict(cause string, now time.Duration) Event {
+	if row := b.Undecided + 1; row < 3 {
+		e := b.open(cause, now, 0, false)
+		b.Undecided = row
+		return e
+	}
+	return b.open(cause, now, b.cooldownNow(), false)
+}
+
+// Release is a probe's permit that is given back unused. It neither ends nor lengthens
+// a row of probes without a verdict.
+func (b *Breaker) Release(now time.Duration, epoch int) []Event {
+	events := b.Tick(now)
+	if b.State == "half-open" && b.Epoch == epoch {
+		row := b.Undecided
+		events = append(events, b.open("probe_returned", now, 0, false))
+		b.Undecided = row
+	}
+	return events
 }
 
 // Stats are the counters of one tool. They keep every recorded duration and compute

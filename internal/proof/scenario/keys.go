@@ -66,7 +66,7 @@ func (t keyTable) read(key, text string) (any, error) {
 
 var (
 	doneKeys = keyTable{
-		"kind": readText[toolhealth.Kind], "retry_after": readDuration,
+		"kind": readText[toolhealth.Kind], "retry_after": readDuration, "not_sent": readBool,
 	}
 	waitKeys   = keyTable{"retry_after": readDuration}
 	countKeys  = keyTable{"admitted": readCount, "probe": readCount, "refused": readCount}
@@ -76,7 +76,7 @@ var (
 		"score": readFloat, "ewma": readFloat, "success_rate": readFloat,
 		"calls": readCount, "successes": readCount, "failures": readCount, "rejected": readCount,
 		"throttled": readCount, "neutral": readCount, "refused": readCount,
-		"consecutive_failures": readCount, "trips": readCount,
+		"consecutive_failures": readCount, "trips": readCount, "would_refuse": readCount,
 		"average": readDuration, "average_success": readDuration, "max": readDuration,
 	}
 	summaryKeys = keyTable{

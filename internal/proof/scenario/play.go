@@ -152,11 +152,7 @@ func (st *stage) do(step *Step) error {
 		return st.compare(step, fmt.Sprint(st.registry.Available(step.tool)), nil)
 	case "record":
 		for range max(step.repeat, 1) {
-			if step.outcome == toolhealth.OutcomeSuccess {
-				st.registry.RecordSuccess(step.tool, step.moment)
-			} else {
-				st.registry.RecordFailure(step.tool, step.moment)
-			}
+			st.record(step)
 		}
 	case "resolve":
 		name, available := st.router.Resolve(step.tool, st.registry)
@@ -185,6 +181,20 @@ func (st *stage) do(step *Step) error {
 		return fmt.Errorf("the verb %s is read and not played", step.verb)
 	}
 	return nil
+}
+
+// record reports one outcome by name.
+func (st *stage) record(step *Step) {
+	wait, stated := valueOf[time.Duration](step.set, "retry_after")
+	switch {
+	case step.outcome == toolhealth.OutcomeSuccess:
+		st.registry.RecordSuccess(step.tool, step.moment)
+	case stated:
+		v := toolhealth.Verdict{Outcome: step.outcome, Kind: usualKinds[step.outcome], RetryAfter: wait}
+		st.registry.Record(step.tool, v, step.moment)
+	default:
+		st.registry.RecordFailure(step.tool, step.moment)
+	}
 }
 
 // compare checks the answer's words and then each key that the step names. A step
@@ -308,6 +318,7 @@ func (st *stage) settle(step *Step) error {
 	}
 	verdict := toolhealth.Verdict{Outcome: step.outcome, Kind: usualKinds[step.outcome]}
 	verdict.RetryAfter, _ = valueOf[time.Duration](step.set, "retry_after")
+	verdict.NotSent, _ = valueOf[bool](step.set, "not_sent")
 	if kind, ok := valueOf[string](step.set, "kind"); ok {
 		if err := verdict.Kind.UnmarshalText([]byte(kind)); err != nil {
 			return err
@@ -329,7 +340,8 @@ func (st *stage) health(step *Step) error {
 		"calls": h.TotalCalls(), "successes": h.Successes, "failures": h.Failures,
 		"rejected": h.Rejected, "throttled": h.Throttled, "neutral": h.Neutral, "refused": h.Refused,
 		"consecutive_failures": uint64(h.ConsecutiveFailures), "trips": h.Trips,
-		"average": h.Average, "average_success": h.AverageSuccess, "max": h.Max,
+		"would_refuse": h.WouldRefuse,
+		"average":      h.Average, "average_success": h.AverageSuccess, "max": h.Max,
 	})
 }
 

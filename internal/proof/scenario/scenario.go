@@ -367,7 +367,13 @@ func (l *lineReader) record() error {
 		if l.step.moment, err = l.takeDuration(); err != nil {
 			return err
 		}
-		return l.times()
+		if err = l.times(); err != nil || len(l.args) == 0 {
+			return err
+		}
+		if err = l.keys(waitKeys.read); err == nil && l.step.outcome == toolhealth.OutcomeSuccess {
+			err = errors.New("a success states no wait")
+		}
+		return err
 	})
 }
 

@@ -71,12 +71,18 @@ func (h *history) randomConfig() toolhealth.Config {
 		RecoveryDuration: pick(1, 10, 30),
 		ProbeTimeout:     pick(0, 1, 20),
 		MaxOpenDuration:  pick(0, 30, 100),
+		MaxStatedWait:    pick(0, 0, 15),
 		RecoveryGrowth:   []float64{0, 1, 2}[h.random.IntN(3)],
 		RecoveryJitter:   []float64{0, 0, 0.5}[h.random.IntN(3)],
 		ProbeSuccesses:   h.random.IntN(3),
 		SlowCallDuration: pick(0, 0, 3),
-		TripScore:        []float64{0, 0, 0.5}[h.random.IntN(3)],
-		TripMinCalls:     h.random.IntN(5),
+		FailureWindow:    pick(0, 0, 10),
+		FailureRate:      []float64{0, 0, 0.5}[h.random.IntN(3)],
+
+		FailureRateWindow: pick(0, 20), FailureRateMinCalls: h.random.IntN(5),
+
+		MaxInFlight: []int{0, 0, 3}[h.random.IntN(3)],
+		ObserveOnly: h.random.IntN(8) == 0,
 	}
 	if h.random.IntN(8) == 0 {
 		b.FailureThreshold = 0
@@ -243,7 +249,7 @@ func (h *history) checkHealth(t toolhealth.ToolHealth) {
 	if t.Available != (t.RetryAfter == 0) || t.Available != (t.Reason == toolhealth.StopNone) || t.RetryAfter < 0 {
 		h.fail("a tool is available without a wait, or has a wait and a reason: %+v", t)
 	}
-	if t.ProbeDue && (!t.Available || t.State != toolhealth.StateOpen) || t.State == toolhealth.StateHalfOpen && t.Available {
+	if t.ProbeDue && (!t.Available || t.State != toolhealth.StateOpen) || t.State == toolhealth.StateHalfOpen && t.Available && !h.config.Breaker.ObserveOnly {
 		h.fail("a probe is due only while open, and half-open admits no other call: %+v", t)
 	}
 	kinds := uint64(0)

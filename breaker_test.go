@@ -177,7 +177,7 @@ func TestBreaker_NilAndZeroAdmitAll(t *testing.T) {
 		assert.Equal(t, StateClosed, b.State())
 		b.OnTransition(func(Transition) { t.Error("an event") })()
 	}
-	b, err := NewBreaker(BreakerConfig{FailureThreshold: -1})
+	b, err := NewBreaker(BreakerConfig{FailureThreshold: -2})
 	assert.Nil(t, b)
 	assert.Error(t, err)
 }

@@ -1,6 +1,7 @@
 package fuzz_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,18 +183,37 @@ func (s *teller) readConfig() toolhealth.Config {
 			c.MaxStatedWait = [2]time.Duration{35 * time.Second, toolhealth.Off}[extra%2]
 		}
 		if i == 0 {
-			config.Breaker = c
+			config.Breaker = offWhereZero(c)
 		} else {
-			config.Tools[names[i]] = c
+			config.Tools[names[i]] = offWhereZero(c)
+		}
+		stated := c.MaxStatedWait
+		switch {
+		case stated == toolhealth.Off:
+			stated = 0
+		case stated == 0:
+			stated = cmp.Or(c.MaxOpenDuration, model.Never)
 		}
 		s.current[i] = model.Config{
 			Threshold: c.FailureThreshold, Recovery: c.RecoveryDuration, Lease: c.ProbeTimeout,
-			MaxOpen: c.MaxOpenDuration, MaxStated: c.MaxStatedWait, Growth: int(c.RecoveryGrowth), ProbeSuccesses: c.ProbeSuccesses,
+			MaxOpen: c.MaxOpenDuration, MaxStated: stated, Growth: int(c.RecoveryGrowth), ProbeSuccesses: c.ProbeSuccesses,
 			Slow: c.SlowCallDuration, Window: c.FailureWindow, Rate: int(c.FailureRate * 1e6),
 			RateWindow: c.FailureRateWindow, RateMinCalls: c.FailureRateMinCalls,
 		}
 	}
 	return config
+}
+
+// offWhereZero returns c for the library, where zero stands for the default. In the
+// model it is off.
+func offWhereZero(c toolhealth.BreakerConfig) toolhealth.BreakerConfig {
+	if c.MaxOpenDuration == 0 {
+		c.MaxOpenDuration = toolhealth.Off
+	}
+	if c.FailureRateMinCalls == 0 {
+		c.FailureRateMinCalls = toolhealth.Off
+	}
+	return c
 }
 
 // pair returns the model's side of a tool, which the first call creates.

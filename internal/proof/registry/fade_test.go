@@ -174,7 +174,7 @@ func TestRegistry_EvictionSparesWhatGuardKeeps(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := full(t)
 			g := guardOn(t, r, func(c *toolhealth.GuardConfig) {
-				c.Default = toolhealth.Policy{Timeout: time.Second, Detach: true}
+				c.Default = toolhealth.Policy{MaxAttempts: 1, Timeout: time.Second, Detach: true}
 			})
 			_, err := toolhealth.Call(t.Context(), g, "old", func(context.Context, string) (int, error) { time.Sleep(2 * time.Hour); return 0, nil })
 			require.Error(t, err)

@@ -39,10 +39,10 @@ const (
 // years, a factor over 1000) is an error of every function that takes a
 // configuration: nothing is corrected silently.
 type BreakerConfig struct {
-	// FailureThreshold is the number of consecutive failures that opens the breaker, 3
-	// by default. If another field is set, zero is no default: like Off it means that no
-	// number of them does, and failures are still counted. Start a literal from
-	// DefaultBreakerConfig.
+	// FailureThreshold is the number of consecutive failures that opens the
+	// breaker, 3 by default. If another field is set, zero is no default: like Off it
+	// means that no number of them opens the breaker, and failures are still counted.
+	// Start a literal from DefaultBreakerConfig.
 	FailureThreshold int
 	// RecoveryDuration is the cooldown: the time from opening to the first probe, 30s
 	// by default. It may be Off only if FailureThreshold and FailureRate are.
@@ -63,9 +63,9 @@ type BreakerConfig struct {
 	MaxOpenDuration time.Duration
 	// MaxStatedWait bounds the waits that the tool states, in a throttle or in a
 	// failure with a Retry-After: for so long every caller is refused with
-	// StopRateLimited. MaxOpenDuration, which is its default, bounds them, too. Off means
-	// that a stated wait binds only the call that heard it, for a tool that reaches many
-	// sites.
+	// StopRateLimited. It is MaxOpenDuration by default, which bounds them, too. Off
+	// means that a stated wait binds only the call that heard it, for a tool that
+	// reaches many sites.
 	MaxStatedWait time.Duration
 	// RecoveryGrowth is the factor on the cooldown for each failed probe in a row, 1
 	// by default, which keeps the cooldown fixed. Values between 0 and 1 are errors.
@@ -82,7 +82,7 @@ type BreakerConfig struct {
 	SlowCallDuration time.Duration
 	// FailureWindow is the longest time between two failures of one streak: a failure
 	// that comes later than this after the one before begins a new streak. It is off by
-	// default: then a streak ends only with an answer of the tool.
+	// default: a streak ends only with an answer of the tool.
 	FailureWindow time.Duration
 	// FailureRate, 0 to 1, is the share of failures that opens the breaker, for a tool
 	// that fails two times in three and never three times in a row. It is worked out
@@ -91,17 +91,17 @@ type BreakerConfig struct {
 	// closes; the next failure begins the next. It is off by default. A Breaker without
 	// a Registry has no such rule.
 	FailureRate float64
-	// FailureRateWindow is how long a window lasts, 1m by default. Off switches
-	// FailureRate off.
+	// FailureRateWindow is how long a window lasts, a minute by default. Off means
+	// until the breaker closes.
 	FailureRateWindow time.Duration
 	// FailureRateMinCalls is how many calls must have ended in a window, its first
-	// failure included, before FailureRate opens: 20 by default. Off means no minimum.
+	// failure included, before FailureRate opens: 20 by default.
 	FailureRateMinCalls int
 	// MaxInFlight is how many permits of the tool may be out at once. While so many are
 	// out, every caller is refused with StopBusy, and nothing is counted against the
 	// tool. Calls by name have no permit, so they are refused but not counted; a permit
-	// that is lost is out for good. It is off by default, which means any number. A
-	// Breaker without a Registry has no permits and no such rule.
+	// that is lost is out for good. It is off by default. A Breaker without a Registry
+	// has no permits and no such rule.
 	MaxInFlight int
 	// ObserveOnly lets every caller in, whatever the breaker, MaxInFlight or an
 	// operator's Isolate say. The breaker moves and tells its hooks as ever;
@@ -112,8 +112,9 @@ type BreakerConfig struct {
 
 // DefaultBreakerConfig returns what the zero BreakerConfig stands for, field by
 // field: FailureThreshold 3, RecoveryDuration 30s, ProbeTimeout 30s, MaxOpenDuration
-// 10m, RecoveryGrowth 1, ProbeSuccesses 1, FailureRateWindow 1m, FailureRateMinCalls 20.
-// MaxStatedWait is zero, so that it follows MaxOpenDuration. Everything else is off.
+// 10m, RecoveryGrowth 1, ProbeSuccesses 1, FailureRateWindow 1m, FailureRateMinCalls
+// 20. MaxStatedWait stays zero, so that it follows MaxOpenDuration. Everything else is
+// off.
 func DefaultBreakerConfig() BreakerConfig {
 	return BreakerConfig{
 		FailureThreshold: 3,
@@ -123,8 +124,8 @@ func DefaultBreakerConfig() BreakerConfig {
 		RecoveryGrowth:   1,
 		ProbeSuccesses:   1,
 
-		FailureRateWindow:   machine.DefaultRateWindow,
-		FailureRateMinCalls: machine.DefaultRateMinCalls,
+		FailureRateWindow:   time.Minute,
+		FailureRateMinCalls: 20,
 	}
 }
 
@@ -147,6 +148,17 @@ func (c *BreakerConfig) table() fields.Table {
 		fields.Count("max_in_flight", &c.MaxInFlight, 0),
 		fields.Bool("observe_only", &c.ObserveOnly),
 	}
+}
+
+// usualStatedWait returns what a MaxStatedWait of zero stands for.
+func (c *BreakerConfig) usualStatedWait() time.Duration {
+	switch c.MaxOpenDuration {
+	case 0:
+		return DefaultBreakerConfig().MaxOpenDuration
+	case Off:
+		return math.MaxInt64 // no bound
+	}
+	return c.MaxOpenDuration
 }
 
 // allowedRecovery returns what RecoveryDuration should be, or "" if it fits the
@@ -175,30 +187,8 @@ func (c BreakerConfig) explicit() BreakerConfig {
 // resolved returns c with all defaults filled in. Then zero means off.
 func (c BreakerConfig) resolved() BreakerConfig {
 	c = c.explicit()
-	off := c
 	c.table().Resolve()
-	// In the machine zero means the default of these three, too.
-	if off.MaxStatedWait == Off || c.MaxOpenDuration == 0 && off.MaxStatedWait == 0 {
-		c.MaxStatedWait = off.MaxStatedWait
-	}
-	if off.FailureRateWindow == Off {
-		c.FailureRate = 0
-	}
-	if off.FailureRateMinCalls == Off {
-		c.FailureRateMinCalls = 1
-	}
 	return c
-}
-
-// usualStatedWait is the default of MaxStatedWait: MaxOpenDuration.
-func (c *BreakerConfig) usualStatedWait() time.Duration {
-	switch c.MaxOpenDuration {
-	case 0:
-		return DefaultBreakerConfig().MaxOpenDuration
-	case Off:
-		return maxDuration
-	}
-	return c.MaxOpenDuration
 }
 
 // Validate returns nil, or every problem at once as joined [ConfigError]s.

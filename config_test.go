@@ -43,6 +43,7 @@ func TestConfig_Defaults(t *testing.T) {
 
 func TestBreakerConfig_ZeroIsDefault(t *testing.T) {
 	d := DefaultBreakerConfig()
+	assert.Zero(t, d.MaxStatedWait, "it follows MaxOpenDuration")
 	d.MaxStatedWait = d.MaxOpenDuration
 	assert.Equal(t, d, BreakerConfig{}.resolved())
 	assert.Equal(t, d, DefaultBreakerConfig().resolved())
@@ -70,11 +71,22 @@ func TestBreakerConfig_ZeroThresholdAndLeaseAreOffInLiteral(t *testing.T) {
 func TestBreakerConfig_OffSwitchesEachRuleOff(t *testing.T) {
 	off := BreakerConfig{
 		FailureThreshold: Off, RecoveryDuration: Off, ProbeTimeout: Off, MaxOpenDuration: Off, RecoveryGrowth: Off,
-		RecoveryJitter: Off, ProbeSuccesses: Off, SlowCallDuration: Off, FailureWindow: Off,
-		MaxStatedWait: Off, FailureRate: Off, FailureRateWindow: Off, FailureRateMinCalls: Off, MaxInFlight: Off,
+		RecoveryJitter: Off, ProbeSuccesses: Off, SlowCallDuration: Off, MaxStatedWait: Off, FailureWindow: Off,
+		FailureRate: Off, FailureRateWindow: Off, FailureRateMinCalls: Off, MaxInFlight: Off,
 	}
 	assert.NoError(t, off.Validate())
-	assert.Equal(t, BreakerConfig{MaxStatedWait: Off, FailureRateMinCalls: 1}, off.resolved(), "what the machine takes for off")
+	assert.Equal(t, BreakerConfig{}, off.resolved())
+}
+
+func TestBreakerConfig_MaxStatedWaitFollowsMaxOpenDuration(t *testing.T) {
+	for _, c := range []struct{ open, stated, want time.Duration }{
+		{0, 0, 10 * time.Minute}, {time.Hour, 0, time.Hour}, {Off, 0, math.MaxInt64},
+		{time.Hour, time.Minute, time.Minute}, {time.Hour, Off, 0},
+	} {
+		d := DefaultBreakerConfig()
+		d.MaxOpenDuration, d.MaxStatedWait = c.open, c.stated
+		assert.Equal(t, c.want, d.resolved().MaxStatedWait, "%+v", c)
+	}
 }
 
 func TestConfig_MaxToolsOffIsNoBound(t *testing.T) {
@@ -137,7 +149,7 @@ func TestBreakerConfig_ValidateChecksEveryField(t *testing.T) {
 		{"failure_rate", func(c *BreakerConfig) { c.FailureRate = 80 }, "80", "between 0 and 1"},
 		{"failure_rate", func(c *BreakerConfig) { c.FailureRate = math.NaN() }, "NaN", "between 0 and 1"},
 		{"failure_rate_window", func(c *BreakerConfig) { c.FailureRateWindow = -2 }, "-2ns", years + ", or Off"},
-		{"failure_rate_window", func(c *BreakerConfig) { c.FailureRateWindow = 0 }, "", ""},
+		{"failure_rate_window", func(c *BreakerConfig) { c.FailureRateWindow = Off }, "", ""},
 		{"failure_rate_min_calls", func(c *BreakerConfig) { c.FailureRateMinCalls = -10 }, "-10", "0 or more, or Off"},
 		{"failure_rate_min_calls", func(c *BreakerConfig) { c.FailureRateMinCalls = 0 }, "", ""},
 		{"max_in_flight", func(c *BreakerConfig) { c.MaxInFlight = -2 }, "-2", "0 or more, or Off"},

@@ -166,7 +166,7 @@ func TestSettings_UnmarshalErrorChangesNothing(t *testing.T) {
 	before := Settings{Breaker: BreakerConfig{FailureThreshold: 9}, Tools: map[string]ToolSettings{"keep": {}}, MaxTools: 5}
 	for _, text := range []string{
 		`{"max_tools":1,"breaker":{"failure_treshold":1}}`, `{"braker":{}}`, `{"max_tools":1,"tools":{"x":{"y":1}}}`,
-		`{"max_tools":1,"tools":{"x":[]}}`, `{"max_tools":1,"max_tools":1}`, `[]`, `{"breaker":{"failure_threshold":1,"trip_score":"x"}}`,
+		`{"max_tools":1,"tools":{"x":[]}}`, `{"max_tools":1,"max_tools":1}`, `[]`, `{"breaker":{"failure_threshold":1,"failure_rate":"x"}}`,
 	} {
 		s := before
 		assert.Error(t, json.Unmarshal([]byte(text), &s), text)

@@ -76,7 +76,7 @@ type extent struct {
 // Times are in units: the cooldown, the lease, the bound and the stated wait are
 // all different, and so are their sums.
 func exploredBreaker(threshold int) Config {
-	return Config{FailureThreshold: threshold, RecoveryDuration: 3, ProbeTimeout: 2, MaxOpenDuration: 7}
+	return Config{FailureThreshold: threshold, RecoveryDuration: 3, ProbeTimeout: 2, MaxOpenDuration: 7, MaxStatedWait: 9}
 }
 
 func withBreaker(c Config, Change func(*Config)) Config {

@@ -23,7 +23,7 @@ type Config struct {
 	RecoveryDuration time.Duration
 	ProbeTimeout     time.Duration
 	MaxOpenDuration  time.Duration
-	MaxStatedWait    time.Duration // zero means MaxOpenDuration, a negative value means off
+	MaxStatedWait    time.Duration
 	RecoveryGrowth   float64
 	RecoveryJitter   float64
 	ProbeSuccesses   int
@@ -31,18 +31,12 @@ type Config struct {
 	FailureWindow    time.Duration
 
 	FailureRate         float64
-	FailureRateWindow   time.Duration // zero means DefaultRateWindow
-	FailureRateMinCalls int           // zero means DefaultRateMinCalls
+	FailureRateWindow   time.Duration
+	FailureRateMinCalls int
 
 	MaxInFlight int
 	ObserveOnly bool
 }
-
-// What a failure rate is worked out over where nothing else is configured.
-const (
-	DefaultRateWindow   = time.Minute
-	DefaultRateMinCalls = 20
-)
 
 // Params are a Config as the machine uses it: in integers, defaults filled in.
 // They never change; every snapshot made under them points to them.
@@ -59,7 +53,7 @@ type Params struct {
 	window    int64 // the longest time between two failures of a streak; zero means any
 
 	rate       int64  // of failures, scaled by rateOne; zero means that no rate opens
-	rateWindow int64  // how long a window lasts
+	rateWindow int64  // how long a window lasts; Forever means until the breaker closes
 	rateCalls  uint64 // calls that must have ended in a window
 
 	// MaxInFlight is how many permits may be out at once; zero means any number.
@@ -80,7 +74,7 @@ func NewParams(c Config) *Params {
 		recovery:  int64(c.RecoveryDuration),
 		lease:     int64(c.ProbeTimeout),
 		maxOpen:   int64(c.MaxOpenDuration),
-		maxStated: boundOfStatedWaits(c),
+		maxStated: int64(c.MaxStatedWait),
 		growth:    max(c.RecoveryGrowth, 1),
 		jitter:    c.RecoveryJitter,
 		successes: uint32(min(max(c.ProbeSuccesses, 1), math.MaxInt32)),
@@ -100,28 +94,13 @@ func NewParams(c Config) *Params {
 		p.rate = max(int64(math.Round(c.FailureRate*rateOne)), 1)
 	}
 	if p.rateWindow == 0 {
-		p.rateWindow = int64(DefaultRateWindow)
+		p.rateWindow = Forever
 	}
-	if p.rateCalls == 0 {
-		p.rateCalls = DefaultRateMinCalls
+	if p.maxOpen > 0 {
+		p.maxStated = min(p.maxStated, p.maxOpen)
 	}
 	p.Initial = &Snapshot{Params: p, Epoch: 1}
 	return p
-}
-
-// boundOfStatedWaits returns the longest stated wait that binds every caller.
-func boundOfStatedWaits(c Config) int64 {
-	bound := int64(math.MaxInt64)
-	if c.MaxOpenDuration > 0 {
-		bound = int64(c.MaxOpenDuration)
-	}
-	switch {
-	case c.MaxStatedWait < 0:
-		return 0
-	case c.MaxStatedWait > 0:
-		return min(int64(c.MaxStatedWait), bound)
-	}
-	return bound
 }
 
 // Hint is the wait to report where the real one is unknown: one cooldown, or 30s.

@@ -344,7 +344,7 @@ const stepSecond = int64(time.Second)
 func stepParams(change func(*Config)) *Params {
 	c := Config{
 		FailureThreshold: 3, RecoveryDuration: 30 * time.Second, ProbeTimeout: 20 * time.Second,
-		MaxOpenDuration: 100 * time.Second, ProbeSuccesses: 2, SlowCallDuration: 5 * time.Second,
+		MaxOpenDuration: 100 * time.Second, MaxStatedWait: 200 * time.Second, ProbeSuccesses: 2, SlowCallDuration: 5 * time.Second,
 	}
 	if change != nil {
 		change(&c)

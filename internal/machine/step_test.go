@@ -316,17 +316,17 @@ func TestStep_FailureWithStatedWaitIsCappedAndCounted(t *testing.T) {
 		{"state=closed", nil, time.Hour, 1, 1100, true},
 		{"state=closed", bound(50 * time.Second), time.Hour, 1, 1050, true},
 		{"state=closed until=1070", bound(50 * time.Second), time.Hour, 1, 1070, true},
-		{"state=closed", bound(-1), time.Hour, 1, 0, false},
+		{"state=closed", bound(0), time.Hour, 1, 0, false},
 		{"state=closed", func(c *Config) { c.FailureThreshold = 0 }, time.Minute, 1, 1060, true},
 		{"state=closed streak=2", nil, 10 * time.Second, 3, 1030, false},
 		{"state=closed streak=2 until=1050", nil, 10 * time.Second, 3, 1050, true},
 		{"state=closed streak=2 until=1050", nil, 70 * time.Second, 3, 1070, true},
-		{"state=closed streak=2", bound(-1), time.Hour, 3, 1030, false},
+		{"state=closed streak=2", bound(0), time.Hour, 3, 1030, false},
 		{"state=half-open since=990 until=1010 streak=3", bound(50 * time.Second), time.Hour, 4, 1050, true},
-		{"state=half-open since=990 until=1010 streak=3", bound(-1), time.Hour, 4, 1030, false},
+		{"state=half-open since=990 until=1010 streak=3", bound(0), time.Hour, 4, 1030, false},
 		{"state=half-open since=990 until=1010 streak=3", nil, 30 * time.Second, 4, 1030, false},
 		{"state=open since=950 until=990 streak=3", nil, time.Hour, 3, 1050, true},
-		{"state=open since=990 until=1020 streak=3", bound(-1), time.Hour, 3, 1030, false},
+		{"state=open since=990 until=1020 streak=3", bound(0), time.Hour, 3, 1030, false},
 	} {
 		s := ask(c.state, c.change, c.wait)
 		assert.Equal(t, c.until*stepSecond, s.Until, "%+v", c)
@@ -342,7 +342,7 @@ func TestStep_FailureWithStatedWaitIsCappedAndCounted(t *testing.T) {
 func TestStep_ThrottleThatBindsNobodyElse(t *testing.T) {
 	throttle := func(text string) *Snapshot {
 		s := stepSituation(t, text)
-		s.Params = stepParams(func(c *Config) { c.MaxStatedWait = -1 })
+		s.Params = stepParams(func(c *Config) { c.MaxStatedWait = 0 })
 		s, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Throttled, RetryAfter: 60 * stepSecond}, 1000*stepSecond)
 		return s
 	}
@@ -423,8 +423,7 @@ func TestStep_FailureRateBoundaries(t *testing.T) {
 	assert.Equal(t, CauseNone, cause(3, 31, same))
 	assert.Equal(t, CauseNone, cause(3, 29, same), "too few calls")
 	assert.Equal(t, CauseNone, cause(3, 30, func(c *Config) { c.FailureRate = 0 }), "off")
-	assert.Equal(t, CauseFailureRate, cause(20, 20, func(c *Config) { c.FailureRate, c.FailureRateMinCalls = 1, 0 }), "20 calls unless it is said")
-	assert.Equal(t, CauseNone, cause(19, 19, func(c *Config) { c.FailureRate, c.FailureRateMinCalls = 1, 0 }))
+	assert.Equal(t, CauseFailureRate, cause(1, 1, func(c *Config) { c.FailureRate, c.FailureRateMinCalls = 1, 0 }), "no calls are needed")
 	assert.Equal(t, CauseFailureRate, cause(2, 2_000_000, func(c *Config) { c.FailureRate = 1e-9 }), "no rate is rounded to off")
 	assert.Equal(t, CauseFailureThreshold, cause(3, 30, func(c *Config) { c.FailureThreshold = 1 }), "the threshold comes first")
 	assert.Equal(t, CauseFailureRate, cause(30, 3, same), "failures that ended at once are at least as many calls")

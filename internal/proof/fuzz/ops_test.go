@@ -1,6 +1,7 @@
 package fuzz_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -186,9 +187,16 @@ func (s *teller) readConfig() toolhealth.Config {
 		} else {
 			config.Tools[names[i]] = offWhereZero(c)
 		}
+		stated := c.MaxStatedWait
+		switch {
+		case stated == toolhealth.Off:
+			stated = 0
+		case stated == 0:
+			stated = cmp.Or(c.MaxOpenDuration, model.Never)
+		}
 		s.current[i] = model.Config{
 			Threshold: c.FailureThreshold, Recovery: c.RecoveryDuration, Lease: c.ProbeTimeout,
-			MaxOpen: c.MaxOpenDuration, MaxStated: c.MaxStatedWait, Growth: int(c.RecoveryGrowth), ProbeSuccesses: c.ProbeSuccesses,
+			MaxOpen: c.MaxOpenDuration, MaxStated: stated, Growth: int(c.RecoveryGrowth), ProbeSuccesses: c.ProbeSuccesses,
 			Slow: c.SlowCallDuration, Window: c.FailureWindow, Rate: int(c.FailureRate * 1e6),
 			RateWindow: c.FailureRateWindow, RateMinCalls: c.FailureRateMinCalls,
 		}
@@ -201,6 +209,9 @@ func (s *teller) readConfig() toolhealth.Config {
 func offWhereZero(c toolhealth.BreakerConfig) toolhealth.BreakerConfig {
 	if c.MaxOpenDuration == 0 {
 		c.MaxOpenDuration = toolhealth.Off
+	}
+	if c.FailureRateMinCalls == 0 {
+		c.FailureRateMinCalls = toolhealth.Off
 	}
 	return c
 }

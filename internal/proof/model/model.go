@@ -20,7 +20,7 @@ type Config struct {
 	Recovery       time.Duration
 	Lease          time.Duration
 	MaxOpen        time.Duration
-	MaxStated      time.Duration // negative means that no stated wait binds others
+	MaxStated      time.Duration // zero means that no stated wait binds other calls
 	Growth         int
 	ProbeSuccesses int
 	Slow           time.Duration
@@ -123,9 +123,9 @@ func (b *Breaker) bounded(d time.Duration) time.Duration {
 // stated returns how long a wait that the tool stated binds everyone.
 func (b *Breaker) stated(d time.Duration) time.Duration {
 	switch {
-	case d <= 0 || b.Config.MaxStated < 0:
+	case d <= 0:
 		return 0
-	case b.Config.MaxStated > 0 && d > b.Config.MaxStated:
+	case d > b.Config.MaxStated:
 		d = b.Config.MaxStated
 	}
 	return b.bounded(d)

@@ -29,10 +29,11 @@ func routerWith(t testing.TB, substitutes map[string][]string) *toolhealth.Healt
 	return router
 }
 
-// guardOn returns a guard that does not wait between attempts, with these changes.
+// guardOn returns a guard with these changes. Its waits have no jitter and its attempts
+// no time limit.
 func guardOn(t testing.TB, r *toolhealth.Registry, change func(*toolhealth.GuardConfig)) *toolhealth.Guard {
 	t.Helper()
-	c := toolhealth.GuardConfig{Default: toolhealth.Policy{BackoffBase: toolhealth.Off, Timeout: toolhealth.Off}}
+	c := toolhealth.GuardConfig{Default: toolhealth.Policy{Jitter: toolhealth.Off, Timeout: toolhealth.Off}}
 	if change != nil {
 		change(&c)
 	}

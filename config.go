@@ -202,8 +202,9 @@ type Policy struct {
 	// MaxAttempts is the number of times that one call runs the tool at most, the
 	// first time included. Zero and 1 mean no retry.
 	MaxAttempts int
-	// Timeout is the time after which the context of an attempt is canceled. Zero
-	// means no limit but the caller's. It is also the least lease of a probe.
+	// Timeout is the time after which the ctx of an attempt is done; it is done when the
+	// attempt ends in any case. Zero means no limit but the caller's. It is also the least
+	// lease of a probe.
 	Timeout time.Duration
 	// BackoffBase is the wait before the second attempt; each later wait is
 	// BackoffFactor times as long, up to BackoffMax.
@@ -213,15 +214,20 @@ type Policy struct {
 	// BackoffFactor is the growth of the back-off. With zero and 1, all waits are
 	// BackoffBase; values between them are errors.
 	BackoffFactor float64
-	// Jitter, 0 to 1, makes of a back-off d a random one in [d*(1-Jitter), d]. A
-	// wait that the tool stated is never shortened.
+	// Jitter, 0 to 1, is the share of a back-off that is drawn at random. A wait is the
+	// longer of the back-off without this share and what the tool stated, and up to this
+	// share more: no wait is shorter than stated, and callers who were told the same wait
+	// do not return together.
 	Jitter float64
-	// MaxWait is the longest wait between attempts: a call that would have to wait
-	// longer stops instead. Zero means no limit.
+	// MaxWait is the longest wait between attempts. A call stops if even the least wait
+	// is longer, or not shorter than the time until the caller's deadline; of the random
+	// share, what does not fit is cut. Zero means no limit.
 	MaxWait time.Duration
-	// RetryBudget is the size of the tool's token bucket. A retry costs a token, a
-	// success gives a tenth back; without a token there is no retry. The bucket
-	// belongs to the tool in its registry and starts full. Zero means no budget.
+	// RetryBudget is the size of the tool's token bucket. A retry costs a token, but for
+	// one whose wait is what the tool stated; a success gives a tenth back; without a
+	// token there is no retry. The bucket belongs to the tool in its registry and starts
+	// full, and again when a smaller size is asked for: guards that share a registry
+	// should agree on it. Zero means no budget.
 	//
 	// When a tool fails for every caller, the budget keeps retries from doubling
 	// its load.
@@ -232,6 +238,10 @@ type Policy struct {
 	// SideEffects says that the tool changes something, so that doing it twice is
 	// worse than not knowing. A failed attempt is repeated, or handed to a
 	// substitute, only if it surely never reached the tool.
+	//
+	// It holds for whatever serves in this tool's place, and for the attempts that a call
+	// lies in: none of them is repeated or handed on once this tool may have acted, also
+	// if it succeeded. The calls have to be made with the ctx of those attempts.
 	//
 	// Set it for tools that send, pay or delete. An idempotency key makes a
 	// repetition safe: make it outside the tool function, so that all attempts of
@@ -301,8 +311,8 @@ type GuardConfig struct {
 }
 
 // DefaultGuardConfig returns the defaults: MaxAttempts 2, back-offs of 100ms x 2 up
-// to 5s with full jitter, MaxWait 30s, RetryBudget 10, RetryRefill 10s, DeadlineFloor 1s. Timeout,
-// SideEffects and Detach are off.
+// to 5s with full jitter, MaxWait 30s, RetryBudget 10, RetryRefill 10s, DeadlineFloor
+// 1s. Timeout, SideEffects and Detach are off.
 func DefaultGuardConfig() GuardConfig {
 	return GuardConfig{
 		Default: Policy{
@@ -353,7 +363,8 @@ type Event struct {
 	Attempt int    // number of this attempt; for a finished call, of all attempts
 	Verdict Verdict
 	// Reason is StopNone after a success, RetryAllowed after an attempt that will
-	// be followed by another of the same tool, else why this tool or call ended.
+	// be followed by another of the same tool, else why this tool or call ended, or
+	// why substitutes are tried before the tool's next attempt.
 	Reason StopReason
 	Took   time.Duration // time of the attempt, or of the whole call with its waits
 	Wait   time.Duration // wait before the next attempt; for a finished call, as in ToolError

@@ -322,13 +322,14 @@ func (c *call) yield() (StopReason, time.Duration) {
 	return reason, max(c.last.RetryAfter, 0)
 }
 
-// substituteIsFree reports whether a substitute may serve, and would be admitted now.
+// substituteIsFree reports whether a substitute may serve, and would be admitted now. A
+// call that retries is in no other, so none of them is running further out.
 func (c *call) substituteIsFree() bool {
 	if c.substitute || c.postponed || c.options.NoFallback || !c.replaceable(RetryAllowed) {
 		return false
 	}
 	for _, tool := range c.g.gate.router().of(c.requested) {
-		if (c.hasAdapter == nil || c.hasAdapter(tool)) && c.registry.Available(tool) && !c.caller.Inside(tool, c.registry) {
+		if (c.hasAdapter == nil || c.hasAdapter(tool)) && c.registry.Available(tool) {
 			return true
 		}
 	}
@@ -443,7 +444,6 @@ func (c *call) count(admitted bool) {
 
 // enter makes the ctx of the attempt and returns what ends it.
 func (c *call) enter() context.CancelFunc {
-	c.late = false
 	var options *askedOf
 	if c.caller != nil {
 		options = c.caller.Options

@@ -1,14 +1,16 @@
 package toolhealth
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +19,6 @@ import (
 	"github.com/toolhealth/toolhealth/internal/flight"
 	"github.com/toolhealth/toolhealth/internal/frame"
 	"github.com/toolhealth/toolhealth/internal/machine"
-	"github.com/toolhealth/toolhealth/internal/retry"
 )
 
 // Guard makes calls. It asks the gate before each attempt and reports to it after,
@@ -33,8 +34,12 @@ import (
 // and two here are six requests, of which the breaker sees two. A guarded call inside
 // a guarded call, with the ctx that the tool function was given, does not retry; one
 // for the same tool of the same registry is part of the outer call: it is neither
-// admitted nor counted again. Both hold while the outer attempt runs. If a tool with
-// side effects further in may have acted, the outer attempt is not repeated either.
+// admitted nor counted again. Both hold while the outer attempt runs.
+//
+// If a tool with side effects further in may have acted, the outer attempt is not
+// repeated either. An attempt that has failed without that is given up: a goroutine that
+// it has left, with a ctx that is not canceled, gets StopCanceled when it calls a tool
+// with side effects, because the attempt may be repeated.
 //
 // A call does not wait beside a free substitute: before a wait of more than a second
 // that the tool stated, and before a retry that may not fit the caller's time, the
@@ -44,15 +49,17 @@ import (
 // a timer only for a Timeout and for a back-off. The zero Guard, and a nil one, makes
 // each call once and keeps nothing.
 type Guard struct {
-	gate   *Gate
-	config GuardConfig
-	tools  map[string]*Policy // config.Tools
-	base   time.Time          // of durations, where there is no registry
+	// rules is replaced as a whole by SetSettings. A call loads it once and keeps to
+	// it. It is nil in the zero Guard.
+	rules atomic.Pointer[ruleSet]
+	live  atomic.Pointer[Gate] // the gate of rules, for gates from before; nil if the guard is not of New
+	mu    sync.Mutex           // held to put other Settings in force
 }
 
 // NewGuard returns a guard on top of a gate, or every problem of the configuration at
 // once. A nil gate means the zero Gate. The Gate's Router is used in each call: the
-// primary first, its substitutes when it is refused or fails for good.
+// primary first, its substitutes when it is refused or fails for good. [New] makes the
+// gate, too.
 func NewGuard(gate *Gate, config GuardConfig) (*Guard, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -60,18 +67,19 @@ func NewGuard(gate *Gate, config GuardConfig) (*Guard, error) {
 	if gate == nil {
 		gate = new(Gate)
 	}
-	g := &Guard{gate: gate, config: config, tools: make(map[string]*Policy), base: time.Now()}
-	for tool, p := range config.Tools {
-		g.tools[tool] = &p
-	}
+	g := new(Guard)
+	g.rules.Store(newRuleSet(gate, config))
 	return g, nil
 }
 
-func (g *Guard) policy(tool string) *Policy {
-	if p := g.tools[tool]; p != nil {
-		return p
+// ruled returns the rules in force. Those of the zero Guard make each call once.
+func (g *Guard) ruled() *ruleSet {
+	if g != nil {
+		if rs := g.rules.Load(); rs != nil {
+			return rs
+		}
 	}
-	return &g.config.Default
+	return &ruleSet{gate: new(Gate), usual: new(policy), base: time.Now()}
 }
 
 // Call makes one guarded call. It runs fn with the name of the tool that serves,
@@ -91,7 +99,7 @@ func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx conte
 		for _, option := range options {
 			option(o)
 		}
-		c.hasAdapter, c.broken = o.hasAdapter, o.broken
+		c.hasAdapter, c.broken = o.hasAdapter, cmp.Or(o.broken, c.broken)
 	}
 	var out Out
 	failure := c.run(func() (err error) {
@@ -147,7 +155,9 @@ func runTool[Out any](f *callFrame, fn func(context.Context, string) (Out, error
 		}
 	}()
 	if out, err = fn(f, *f.Attempt.Tool); err == nil && o != nil {
-		err = o.check(out)
+		if err = o.check(out); err != nil {
+			err = &checkError{err}
+		}
 	}
 	returned = true
 	return out, err
@@ -171,7 +181,7 @@ type (
 type call struct {
 	turn
 
-	g          *Guard
+	rules      *ruleSet
 	registry   *Registry       // nil if nothing is kept
 	ctx        context.Context // the caller's
 	caller     *callFrame      // the nearest frame of ctx; nil if there is none
@@ -180,7 +190,7 @@ type call struct {
 	requested  string          // the tool that was asked for
 	acts       bool            // requested has side effects, so whatever serves for it has
 	hasAdapter func(tool string) bool
-	broken     error // why the call options are wrong
+	broken     error // why the call options or the policy are wrong
 
 	begun     int64
 	slot      *flight.Slot // of the call among the running ones; nil if requested is not tracked
@@ -197,7 +207,7 @@ type call struct {
 type turn struct {
 	tool       string
 	substitute bool // it is not the one that was asked for
-	policy     *Policy
+	policy     *policy
 	riding     bool // the call is part of an outer one of the same tool: neither admitted nor counted
 	admission
 	counts  *guardStats // of tool; nil if it is not tracked
@@ -207,6 +217,9 @@ type turn struct {
 	ended   int64       // when the last attempt ended
 	last    Verdict     // of the last attempt
 	lastErr error
+	checked bool          // lastErr is a check's
+	acting  bool          // the attempts further out know of the run
+	cut     bool          // the Timeout has ended the last attempt
 	failed  bool          // a failed attempt may have reached the tool
 	repeat  bool          // the tool is tried again after wait
 	token   bool          // of its budget, for that
@@ -217,11 +230,8 @@ func (c *call) begin(ctx context.Context, g *Guard, tool string) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	if g == nil || g.gate == nil {
-		g = &Guard{gate: new(Gate), base: time.Now()}
-	}
-	c.g, c.ctx, c.requested = g, ctx, tool
-	if r := g.gate.registry(); !r.inert() {
+	c.rules, c.ctx, c.requested = g.ruled(), ctx, tool
+	if r := c.rules.gate.registry(); !r.inert() {
 		c.registry = r
 	}
 	c.caller = frame.Of[CallInfo](ctx)
@@ -229,7 +239,8 @@ func (c *call) begin(ctx context.Context, g *Guard, tool string) {
 	if c.options.Info != nil {
 		*c.options.Info = CallInfo{}
 	}
-	c.tool, c.policy, c.begun = tool, g.policy(tool), c.now()
+	c.tool, c.begun = tool, c.now()
+	c.policy, c.broken = c.rules.of(tool)
 	c.acts = c.policy.SideEffects
 }
 
@@ -237,7 +248,7 @@ func (c *call) now() int64 {
 	if c.registry != nil {
 		return c.registry.now()
 	}
-	return since(c.g.base)
+	return since(c.rules.base)
 }
 
 // run makes the call and ends it, also if code of a user ends the goroutine. It
@@ -262,7 +273,7 @@ func (c *call) serve(try func() error) {
 		return
 	}
 	primary := c.turn
-	for _, tool := range c.g.gate.router().order(c.requested, c.registry) {
+	for _, tool := range c.rules.gate.router().order(c.requested, c.registry) {
 		if !c.mayReplace() {
 			return
 		}
@@ -271,7 +282,11 @@ func (c *call) serve(try func() error) {
 		case c.hasAdapter != nil && !c.hasAdapter(tool):
 			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: errNoAdapter}, true)
 		default:
-			c.turn = turn{tool: tool, substitute: true, policy: c.g.policy(tool)}
+			c.turn = turn{tool: tool, substitute: true}
+			if c.policy, c.broken = c.rules.of(tool); c.broken != nil {
+				c.failBroken(true)
+				continue
+			}
 			c.take(c.admit(c.now()), try)
 		}
 	}
@@ -328,7 +343,7 @@ func (c *call) substituteIsFree() bool {
 	if c.substitute || c.postponed || c.options.NoFallback || !c.replaceable(RetryAllowed) {
 		return false
 	}
-	for _, tool := range c.g.gate.router().of(c.requested) {
+	for _, tool := range c.rules.gate.router().of(c.requested) {
 		if (c.hasAdapter == nil || c.hasAdapter(tool)) && c.registry.Available(tool) {
 			return true
 		}
@@ -359,17 +374,20 @@ func (c *call) left() (time.Duration, bool) {
 func (c *call) once(try func() error) {
 	err := errGoexit
 	defer func() { c.done(err) }()
-	inside := c.sideEffects() && c.caller != nil
-	if inside {
-		c.caller.Act()
+	if c.sideEffects() {
+		if c.acting = c.caller.Act(); !c.acting {
+			err = errGivenUp
+			return
+		}
 	}
 	cancel := c.enter()
 	defer c.leave(cancel)
-	if inside && c.ctx.Err() != nil { // the outer attempt may have ended, and seen nothing of this run
-		err = c.ctx.Err()
-		return
-	}
 	err = try()
+}
+
+// failBroken notes that the tool cannot run because of how it was wired.
+func (c *call) failBroken(replace bool) {
+	c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: c.broken}, replace)
 }
 
 // sideEffects reports whether a run of the tool may change something.
@@ -378,7 +396,7 @@ func (c *call) sideEffects() bool { return c.acts || c.policy.SideEffects }
 // start admits the first attempt.
 func (c *call) start() bool {
 	if c.broken != nil {
-		c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: c.broken}, false)
+		c.failBroken(false)
 		return false
 	}
 	if err := c.ctx.Err(); err != nil {
@@ -473,7 +491,11 @@ func (c *call) done(err error) {
 	c.ended = max(c.now(), c.admission.start)
 	c.attempts++
 	c.tries++
-	c.last, c.lastErr = Verdict{}, err
+	check, checked := err.(*checkError)
+	if c.checked = checked; checked {
+		err = check.error
+	}
+	c.last, c.lastErr, c.cut = Verdict{}, err, false
 	// Hooks and observers come last, since they may end the goroutine.
 	if err != nil {
 		c.classify(err)
@@ -483,7 +505,8 @@ func (c *call) done(err error) {
 			c.admission.succeed(c.registry, c.ended)
 		}
 	}
-	if c.sideEffects() && c.last.NotSent {
+	if c.acting && c.last.NotSent {
+		c.acting = false
 		c.caller.Unact()
 	}
 	if c.answered {
@@ -522,7 +545,7 @@ func (c *call) classify(err error) {
 			c.report(c.registry, c.last, c.ended)
 		}
 	}()
-	if c.late && c.ctx.Err() == nil {
+	if c.cut = c.late && c.ctx.Err() == nil; c.cut {
 		err = &attemptTimeoutError{err}
 	}
 	ctx := c.ctx
@@ -530,17 +553,36 @@ func (c *call) classify(err error) {
 		ctx = withNotes(ctx, &c.frame.Attempt.Notes)
 	}
 	took := time.Duration(c.ended - c.admission.start)
-	v := verdictAt(ctx, c.g.gate.Classify, err, took, c.g.config.DeadlineFloor)
+	v := verdictAt(ctx, c.rules.gate.Classify, err, took, c.rules.gate.floor())
+	v.NotSent = v.NotSent && c.ctx.Err() == nil && c.speaksOfTool(err)
 	if c.node != nil {
 		v.RetryAfter = c.node.Value.bounded(v.RetryAfter)
 	}
 	c.last = v
 }
 
+// checkError is an error of CheckResult.
+type checkError struct{ error }
+
+// speaksOfTool reports whether err can say that the tool was not reached: the tool
+// function marked it, or it comes neither from a guarded call further in, which speaks
+// of another tool, nor from a check, which ran after the tool.
+func (c *call) speaksOfTool(err error) bool {
+	var buf [8]error
+	nodes, _ := errfacts.Tree(buf[:0], err)
+	if _, ok := nodes[0].(ToolVerdicter); ok {
+		return true
+	}
+	return !c.checked && !slices.ContainsFunc(nodes, func(node error) bool {
+		_, ok := node.(ours)
+		return ok
+	})
+}
+
 // judge says how to go on after a failed attempt, and what wait goes with it.
 func (c *call) judge() (StopReason, time.Duration) {
 	limit := c.policy.MaxAttempts
-	if c.nested || c.substitute {
+	if c.nested || c.substitute || c.cut && c.policy.usualTimeout {
 		limit = 1 // retries are the outermost call's; a substitute has one attempt
 	}
 	var open StopReason
@@ -598,13 +640,13 @@ func (c *call) returnToken(stats *guardStats) {
 }
 
 // unsafe reports whether the attempt may have changed something, itself or by a tool
-// further in.
+// further in. If not, a goroutine that it has left cannot do so later, either.
 func (c *call) unsafe() bool {
 	switch {
 	case c.sideEffects() && !c.last.NotSent, unknownInside(c.lastErr):
 		return true
 	}
-	return c.frame != nil && c.frame.Attempt.MayHaveActed()
+	return c.frame != nil && !c.frame.Attempt.GiveUp()
 }
 
 // unknownInside reports whether err is that of a guarded call further in whose tool may
@@ -738,7 +780,7 @@ func (c *call) failure() *ToolError {
 
 // observed reports whether an observer hears of this call. A call that rides is
 // part of another.
-func (c *call) observed() bool { return c.g.config.Observe != nil && !c.riding }
+func (c *call) observed() bool { return c.rules.config.Observe != nil && !c.riding }
 
 func (c *call) observe(reason StopReason, wait time.Duration) {
 	if c.observed() {
@@ -766,7 +808,7 @@ func (c *call) observeEnd(e *ToolError) {
 // notify calls the observer, which may panic.
 func (c *call) notify(e Event) {
 	defer func() { _ = recover() }()
-	c.g.config.Observe(c.ctx, e)
+	c.rules.config.Observe(c.ctx, e)
 }
 
 // Decision says what to do after an attempt.
@@ -785,10 +827,8 @@ type Decision struct {
 // MaxAttempts, or with the reason for which the budget or MaxWait forbids a retry.
 // Else a retry is allowed.
 func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
-	if g == nil {
-		g = new(Guard)
-	}
-	r := g.gate.registry()
+	rules := g.ruled()
+	r := rules.gate.registry()
 	r.Record(tool, v, 0)
 	var d Decision
 	var stats *guardStats
@@ -805,7 +845,11 @@ func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 		}
 		return d
 	}
-	policy := g.policy(tool)
+	policy, err := rules.of(tool)
+	if err != nil {
+		d.Reason = StopNonRetryable
+		return d
+	}
 	open, wait := r.openFor(tool, v.Outcome)
 	d.Wait = max(v.RetryAfter, 0)
 	d.Reason = stopReason(v, attempt, policy.MaxAttempts, open, policy.SideEffects && !v.NotSent, false)
@@ -820,36 +864,6 @@ func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 		}
 	}
 	return d
-}
-
-// nextWait says how long to wait before the next attempt, and whether that costs a
-// token, or why there is none. room is the time that the caller has left. The wait that
-// the tool stated, or the back-off without its jitter, has to fit; the jitter takes at
-// most half of the room after it. A wait as the tool stated it costs no token.
-func (c *Policy) nextWait(v Verdict, attempt int, room time.Duration) (reason StopReason, wait time.Duration, costs bool) {
-	stated := max(v.RetryAfter, 0)
-	backoff := retry.Delay(c.BackoffBase, c.BackoffMax, c.BackoffFactor, attempt)
-	wait, least := retry.Spread(stated, backoff, c.Jitter, rand.Float64())
-	if least >= room || c.MaxWait > 0 && least > c.MaxWait {
-		if stated > 0 && stated == least {
-			return StopRateLimited, stated, false
-		}
-		return StopRetryExhausted, stated, false
-	}
-	if c.MaxWait > 0 {
-		wait = min(wait, c.MaxWait)
-	}
-	wait = min(wait, least+(room-least)/2)
-	return RetryAllowed, wait, c.RetryBudget > 0 && (stated == 0 || stated < least)
-}
-
-// takeToken takes a token for a retry, or counts that there is none.
-func (c *Policy) takeToken(stats *guardStats, now int64) bool {
-	if stats.tokens.Take(c.RetryBudget, c.RetryRefill, now) {
-		return true
-	}
-	stats.exhausted.Add(1)
-	return false
 }
 
 // CallInfo says how one guarded call went. It is complete when the call has returned,
@@ -914,6 +928,7 @@ type callOptions[Out any] struct {
 // CheckResult checks every result that came without an error. An error of check is
 // classified, counted and retried as if the tool function had returned it. Mark it
 // with [WithVerdict] to say what it means; else it is a failure that is not retried.
+// Without a mark it never means that the tool was not reached.
 // The result reaches the caller as it is, beside the *ToolError. A nil check checks
 // nothing. An MCP tool that reports its failure inside a result is the usual case.
 func CheckResult[Out any](check func(Out) error) CallOption[Out] {
@@ -1002,19 +1017,26 @@ func Wrap[In, Out any](g *Guard, tool string, fn func(context.Context, In) (Out,
 		}
 		all = append(all, typed)
 	}
-	if len(w.substitutes) == 0 && len(w.options) == 0 && len(g.substitutes(tool)) == 0 {
-		all = nil // spare the simple case the allocation for options
-	}
+	simple := len(w.substitutes) == 0 && len(w.options) == 0
 	run := func(ctx context.Context, serving string, in In) (Out, error) {
 		if serving == tool {
 			return fn(ctx, in)
 		}
-		return functions[serving](ctx, in)
+		substitute := functions[serving]
+		if substitute == nil { // it was named after this call had begun
+			var none Out
+			return none, WithVerdict(errNoAdapter, Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, NotSent: true})
+		}
+		return substitute(ctx, in)
 	}
 	return func(ctx context.Context, in In) (Out, error) {
+		options := all
+		if simple && len(g.substitutes(tool)) == 0 {
+			options = nil // spare the simple case the allocation for options
+		}
 		return Call(ctx, g, tool, func(ctx context.Context, serving string) (Out, error) {
 			return run(ctx, serving, in) // this closure is allocated for each call, so it holds little
-		}, all...)
+		}, options...)
 	}
 }
 
@@ -1022,7 +1044,7 @@ func (g *Guard) substitutes(tool string) []string {
 	if g == nil {
 		return nil
 	}
-	return g.gate.router().of(tool)
+	return g.ruled().gate.router().of(tool)
 }
 
 func wrongType[Out any](text string) CallOption[Out] {
@@ -1137,5 +1159,7 @@ func (e *ToolError) MarshalJSON() ([]byte, error) {
 var (
 	errGoexit = WithVerdict(errors.New("tool function ended its goroutine"),
 		Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched})
+	errGivenUp = WithVerdict(errors.New("the attempt around this call was given up"),
+		Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled})
 	errNoAdapter = errors.New("no function was given for this substitute")
 )

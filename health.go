@@ -3,6 +3,7 @@ package toolhealth
 import (
 	"encoding/json"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -82,6 +83,8 @@ type ToolHealth struct {
 
 	InFlight uint64      `json:"in_flight"` // permits that are out
 	Guard    GuardCounts `json:"guard,omitzero"`
+
+	Labels map[string]string `json:"labels,omitempty"` // ToolSettings.Labels, a copy
 }
 
 // Summary is every tool's health at one moment. In JSON it has a key "schema", now
@@ -345,6 +348,7 @@ func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
 		Since:               r.base.Add(time.Duration(s.Since)),
 		InFlight:            e.stats.inFlight(),
 	}
+	h.Labels = maps.Clone(r.conf.Load().labels[h.Tool])
 	h.Status = statusOf(h.Score, h.State)
 	if g := e.guard.Load(); g != nil {
 		h.Guard = g.read(now)

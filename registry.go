@@ -82,8 +82,10 @@ type entry struct {
 // compiled is a Config as the registry uses it. It never changes.
 type compiled struct {
 	config  Config
+	bound   int // on the number of entries
 	breaker *machine.Params
 	tools   map[string]*machine.Params
+	labels  map[string]map[string]string // by tool
 }
 
 func compile(c Config) (*compiled, error) {
@@ -91,16 +93,18 @@ func compile(c Config) (*compiled, error) {
 		return nil, err
 	}
 	c = c.clone()
-	k := &compiled{config: c, breaker: newParams(c.Breaker), tools: make(map[string]*machine.Params, len(c.Tools))}
+	k := &compiled{
+		config: c, bound: c.bound(), breaker: newParams(c.Breaker), tools: make(map[string]*machine.Params, len(c.Tools)),
+	}
 	for tool, own := range c.Tools {
 		k.tools[tool] = newParams(own)
 	}
 	return k, nil
 }
 
-// NewRegistry returns an empty registry under DefaultConfig.
+// NewRegistry returns an empty registry under the default configuration.
 func NewRegistry() *Registry {
-	r, err := NewRegistryWithConfig(DefaultConfig())
+	r, err := NewRegistryWithConfig(Config{})
 	if err != nil {
 		panic(err) // the defaults are valid; a test says so
 	}
@@ -114,9 +118,13 @@ func NewRegistryWithConfig(c Config) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newRegistry(k), nil
+}
+
+func newRegistry(k *compiled) *Registry {
 	r := &Registry{base: time.Now(), own: make(map[string]*machine.Params)}
 	r.conf.Store(k)
-	return r, nil
+	return r
 }
 
 // now returns the registry's time.
@@ -403,7 +411,7 @@ func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
 		return n, StopNone
 	}
 	k := r.conf.Load()
-	if !r.makeRoom(k.config.MaxTools, now) {
+	if !r.makeRoom(k.bound, now) {
 		return nil, StopNone
 	}
 	n := r.put(tool, k)
@@ -547,7 +555,7 @@ func (r *Registry) register(tool string, own *machine.Params, now int64) (n *nod
 	defer r.mu.Unlock()
 	k := r.conf.Load()
 	n = r.table.Get(tool)
-	if n == nil && !r.makeRoom(k.config.MaxTools, now) {
+	if n == nil && !r.makeRoom(k.bound, now) {
 		return nil, a, fmt.Errorf("%w: max_tools is %d, registering %.80q", ErrRegistryFull, k.config.MaxTools, tool)
 	}
 	if own != nil {
@@ -636,7 +644,7 @@ func (r *Registry) Isolate(tool string) bool {
 // SetConfig puts another configuration in force, or returns every problem of that
 // configuration and changes nothing. Each tool keeps its state: a running cooldown keeps its
 // deadline, a streak stays, a lower threshold does not trip by itself. Only a
-// FailureThreshold set to 0 closes a breaker, unless it is isolated. Lowering
+// FailureThreshold that is switched off closes a breaker, unless it is isolated. Lowering
 // MaxTools evicts nothing by itself; the next new name does. It takes time in
 // proportion to the number of tools, during which no new name can enter.
 func (r *Registry) SetConfig(c Config) error {
@@ -650,8 +658,16 @@ func (r *Registry) SetConfig(c Config) error {
 	if r.inert() {
 		return errors.New("toolhealth: SetConfig: the registry was not made by NewRegistry")
 	}
-	var closed []closing
+	k.labels = r.conf.Load().labels
+	r.notifyClosed(r.reconfigure(k))
+	return nil
+}
+
+// reconfigure puts k in force and returns the breakers that this closes, whose hooks
+// have not been told yet.
+func (r *Registry) reconfigure(k *compiled) (closed []closing) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	now := r.now()
 	r.conf.Store(k)
 	for n := range r.table.All() {
@@ -659,9 +675,15 @@ func (r *Registry) SetConfig(c Config) error {
 			closed = append(closed, closing{n, a})
 		}
 	}
-	r.mu.Unlock()
-	r.notifyClosed(closed)
-	return nil
+	return closed
+}
+
+// registered reports whether the entry of a tool is kept from eviction.
+func (r *Registry) registered(tool string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.table.Get(tool)
+	return n != nil && n.Value.place == nil
 }
 
 // closing is a breaker that a new configuration has closed.

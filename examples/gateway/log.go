@@ -26,8 +26,8 @@ func logBreakers(r *toolhealth.Registry, log *slog.Logger) (stop func()) {
 
 // logCalls writes one line for each attempt that failed, and one for each call that
 // failed. The lines have the error texts of the tools, which may hold secrets.
-func logCalls(config *toolhealth.GuardConfig, log *slog.Logger) {
-	config.Observe = func(ctx context.Context, e toolhealth.Event) {
+func logCalls(settings *toolhealth.Settings, log *slog.Logger) {
+	settings.Observe = func(ctx context.Context, e toolhealth.Event) {
 		if failed, ok := e.Err.(*toolhealth.ToolError); e.Final && ok {
 			log.ErrorContext(ctx, "call failed", "details", failed.Details())
 		} else if e.Err != nil {

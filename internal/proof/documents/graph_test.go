@@ -28,7 +28,9 @@ var floors = [][]string{
 	{"registry.go"},
 	{"health.go"},
 	{"router.go"},
+	{"policy.go"},
 	{"guard.go"},
+	{"settings.go"},
 }
 
 func TestFiles_UseLowerFloorsOnly(t *testing.T) {

@@ -264,8 +264,9 @@ type Policy struct {
 	// MaxAttempts is the number of times that one call runs the tool at most, the
 	// first time included. It is 2 by default; 1 and Off mean no retry.
 	MaxAttempts int
-	// Timeout is the time after which the context of an attempt is canceled. It is
-	// also the least lease of a probe. Off means no limit but the caller's.
+	// Timeout is the time after which the ctx of an attempt is done; it is done when the
+	// attempt ends in any case. It is also the least lease of a probe. Off means no limit
+	// but the caller's.
 	//
 	// By default it is 2m, and an attempt that this default ends is not repeated. One
 	// that a Timeout of yours ends is.
@@ -278,15 +279,20 @@ type Policy struct {
 	// BackoffFactor is the growth of the back-off, 2 by default. With 1 and Off, all
 	// waits are BackoffBase; values between 0 and 1 are errors.
 	BackoffFactor float64
-	// Jitter, 0 to 1, makes of a back-off d a random one in [d*(1-Jitter), d]. It is 1
-	// by default. A wait that the tool stated is never shortened.
+	// Jitter, 0 to 1, is the share of a back-off that is drawn at random; it is 1 by
+	// default. A wait is the longer of the back-off without this share and what the tool
+	// stated, and up to this share more: no wait is shorter than stated, and callers who
+	// were told the same wait do not return together.
 	Jitter float64
-	// MaxWait is the longest wait between attempts, 30s by default: a call that would
-	// have to wait longer stops instead. Off means no limit.
+	// MaxWait is the longest wait between attempts, 30s by default. A call stops if even
+	// the least wait is longer, or not shorter than the time until the caller's deadline;
+	// of the random share, what does not fit is cut. Off means no limit.
 	MaxWait time.Duration
-	// RetryBudget is the size of the tool's token bucket, 10 by default. A retry costs
-	// a token, a success gives a tenth back; without a token there is no retry. The
-	// bucket belongs to the tool in its registry and starts full. Off means no budget.
+	// RetryBudget is the size of the tool's token bucket, 10 by default. A retry costs a
+	// token, but for one whose wait is what the tool stated; a success gives a tenth back;
+	// without a token there is no retry. The bucket belongs to the tool in its registry
+	// and starts full, and again when a smaller size is asked for: guards that share a
+	// registry should agree on it. Off means no budget.
 	//
 	// When a tool fails for every caller, the budget keeps retries from doubling
 	// its load.
@@ -299,6 +305,10 @@ type Policy struct {
 	// substitute, only if it surely never reached the tool: every branch of its error
 	// has to say so. An error that comes from a guarded call further in, or after the
 	// caller's ctx is done, does not say so.
+	//
+	// It holds for whatever serves in this tool's place, and for the attempts that a call
+	// lies in: none of them is repeated or handed on once this tool may have acted, also
+	// if it succeeded. The calls have to be made with the ctx of those attempts.
 	//
 	// Set it for tools that send, pay or delete. An idempotency key makes a
 	// repetition safe: make it outside the tool function, so that all attempts of
@@ -590,7 +600,8 @@ type Event struct {
 	Attempt int    // number of this attempt; for a finished call, of all attempts
 	Verdict Verdict
 	// Reason is StopNone after a success, RetryAllowed after an attempt that will
-	// be followed by another of the same tool, else why this tool or call ended.
+	// be followed by another of the same tool, else why this tool or call ended, or
+	// why substitutes are tried before the tool's next attempt.
 	Reason StopReason
 	Took   time.Duration // time of the attempt, or of the whole call with its waits
 	Wait   time.Duration // wait before the next attempt; for a finished call, as in ToolError

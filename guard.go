@@ -33,11 +33,17 @@ import (
 // Retries live here and nowhere else. Switch off the retries of your SDK: three there
 // and two here are six requests, of which the breaker sees two. A guarded call inside
 // a guarded call, with the ctx that the tool function was given, does not retry; one
-// for the same tool is part of the outer call: it is neither admitted nor counted
-// again. If a tool with side effects further in may have acted, the outer call stops
-// with StopOutcomeUnknown, too. An attempt that has failed without that is given up: a
-// goroutine that it has left, with a ctx that is not canceled, gets StopCanceled when
-// it calls a tool with side effects, because the attempt may be repeated.
+// for the same tool of the same registry is part of the outer call: it is neither
+// admitted nor counted again. Both hold while the outer attempt runs.
+//
+// If a tool with side effects further in may have acted, the outer attempt is not
+// repeated either. An attempt that has failed without that is given up: a goroutine that
+// it has left, with a ctx that is not canceled, gets StopCanceled when it calls a tool
+// with side effects, because the attempt may be repeated.
+//
+// A call does not wait beside a free substitute: before a wait of more than a second
+// that the tool stated, and before a retry that may not fit the caller's time, the
+// substitutes are tried. If they fail and surely have not acted, the wait is made.
 //
 // A Guard may be used from any goroutine. It starts a goroutine only for Detach, and
 // a timer only for a Timeout and for a back-off. The zero Guard, and a nil one, makes
@@ -78,9 +84,9 @@ func (g *Guard) ruled() *ruleSet {
 
 // Call makes one guarded call. It runs fn with the name of the tool that serves,
 // which is a substitute's if the Gate has a Router and the tool is out; fn's ctx is
-// done when the attempt's time is up. The error is a *ToolError; the result that comes
-// with it is the last one that fn returned. Only an error that the Gate's Classify
-// calls a success is returned as it is, with its result.
+// done when the attempt's time is up or fn has returned. The error is a *ToolError; the
+// result that comes with it is the last one that fn returned. Only an error that the
+// Gate's Classify calls a success is returned as it is, with its result.
 //
 // Call allocates the ctx of the attempt, which is three times, for a tool that is
 // tracked, if fn succeeds at once, the policy has no Timeout and there are no options.
@@ -331,13 +337,14 @@ func (c *call) yield() (StopReason, time.Duration) {
 	return reason, max(c.last.RetryAfter, 0)
 }
 
-// substituteIsFree reports whether a substitute may serve, and would be admitted now.
+// substituteIsFree reports whether a substitute may serve, and would be admitted now. A
+// call that retries is in no other, so none of them is running further out.
 func (c *call) substituteIsFree() bool {
 	if c.substitute || c.postponed || c.options.NoFallback || !c.replaceable(RetryAllowed) {
 		return false
 	}
 	for _, tool := range c.rules.gate.router().of(c.requested) {
-		if (c.hasAdapter == nil || c.hasAdapter(tool)) && c.registry.Available(tool) && !c.caller.Inside(tool, c.registry) {
+		if (c.hasAdapter == nil || c.hasAdapter(tool)) && c.registry.Available(tool) {
 			return true
 		}
 	}
@@ -455,7 +462,6 @@ func (c *call) count(admitted bool) {
 
 // enter makes the ctx of the attempt and returns what ends it.
 func (c *call) enter() context.CancelFunc {
-	c.late = false
 	var options *askedOf
 	if c.caller != nil {
 		options = c.caller.Options
@@ -866,10 +872,10 @@ type CallInfo struct {
 	Requested string          // the tool that was asked for
 	Served    string          // the tool whose answer was returned; "" without an answer
 	Attempts  int             // runs of tool functions in all
-	Waits     []time.Duration // waits between the attempts
+	Waits     []time.Duration // waits between the attempts; without the time that substitutes took
 	Partial   bool            // whether the answer is the Partial handler's
 	Reason    StopReason      // StopNone after a success, a substitute's included
-	Skipped   []Candidate     // after a success, the candidates that did not serve, in order
+	Skipped   []Candidate     // after a success, why each other candidate did not serve
 }
 
 // WithCallInfo returns a ctx for one guarded call, and the CallInfo that this call
@@ -890,7 +896,8 @@ func WithoutFallback(ctx context.Context) context.Context {
 
 // WithoutProbe returns a ctx for calls that must not be the probe of a tool, such as a
 // payment or a deletion: a tool that is not closed refuses them until another call has
-// closed it. It holds for a Guard and a Gate, and for calls inside the tool function.
+// closed it, also while Available and Resolve say that a call would be admitted. It
+// holds for a Guard and a Gate, and for calls inside the tool function.
 func WithoutProbe(ctx context.Context) context.Context {
 	o := frame.Of[CallInfo](ctx).Ask()
 	o.NoProbe = true

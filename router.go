@@ -264,7 +264,8 @@ func (g *Gate) floor() time.Duration {
 // no probe is taken and not used.
 //
 // The error is a *Refusal of the tool that was asked for, or ctx.Err() if ctx is
-// done already: then nothing is counted and no probe is taken.
+// done already: then nothing is counted and no probe is taken. With a ctx of
+// [WithoutProbe], a tool whose probe is due counts as refused.
 //
 // Every permit has to be settled, once, by Done, Settle or Release. A permit is one
 // attempt. If the attempt fails, call Allow again: if the tool is refused by then,

@@ -3,7 +3,9 @@ package guard_test
 import (
 	"context"
 	"errors"
+	"net"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,6 +113,36 @@ func TestGuard_UnsentCallInsideDoesNotOutweighOneThatMayHaveActed(t *testing.T) 
 			assert.Equal(t, 1, payments.runs(), name)
 			assert.Equal(t, toolhealth.StopOutcomeUnknown, e.Reason, name)
 			assert.Len(t, e.Candidates, 1, name)
+		})
+	}
+}
+
+// One leaf of an error says that nothing was sent, and another that something may have
+// arrived. The errors may come from one tool, or from two further in.
+func TestGuard_OneUnsentLeafDoesNotMakeAttemptUnsent(t *testing.T) {
+	reset := &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	for name, post := range map[string]toolFunc{
+		"joined": func(context.Context, string) (string, error) { return "", errors.Join(reset, refused) },
+		"of a call and its substitute": func(ctx context.Context, _ string) (string, error) {
+			inner := guardWithBackups(t, patient(t), func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 }, "b")
+			return toolhealth.Call(ctx, inner, "a", plays(reset, refused).run)
+		},
+		"of a call whose substitute is isolated": func(ctx context.Context, _ string) (string, error) {
+			r := patient(t)
+			r.Isolate("b")
+			inner := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 }, "b")
+			return toolhealth.Call(ctx, inner, "a", plays(reset).run)
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			posts := 0
+			_, err := toolhealth.Call(t.Context(), workflows(t, nil), "pay", func(ctx context.Context, tool string) (string, error) {
+				posts++
+				return post(ctx, tool)
+			})
+			assert.Equal(t, toolhealth.StopOutcomeUnknown, toolError(t, err).Reason, name)
+			assert.Equal(t, 1, posts, name)
 		})
 	}
 }

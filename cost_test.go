@@ -212,7 +212,7 @@ func TestGuard_HealthyCallAllocatesTwiceAtMost(t *testing.T) {
 		"Call":            {1, func() { _, _ = Call(ctx, g, "a", fn) }},
 		"Call, untracked": {2, func() { _, _ = Call(ctx, untracked, "a", fn) }},
 		"Call, observed":  {1, func() { _, _ = Call(ctx, observed, "a", fn) }},
-		"Wrap":            {2, func() { _, _ = wrapped(ctx, 7) }},
+		"Wrap":            {2, func() { _, _ = wrapped.Call(ctx, 7) }},
 		"Call with check": {4, func() { _, _ = Call(ctx, g, "a", fn, checked) }},
 	} {
 		if got := testing.AllocsPerRun(1000, c.call); got > c.most {

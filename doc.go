@@ -8,8 +8,8 @@
 //
 // # Which level to take
 //
-// Most programs want a [Guard]. [Wrap] a tool's function once and call what it
-// returns; or use [Call]. A Guard retries with back-off and a budget, limits the time
+// Most programs want a [Guard]. [Wrap] a tool's function once and call the [Tool] that
+// it returns; or use [Call]. A Guard retries with back-off and a budget, limits the time
 // of an attempt, checks results, turns panics into errors and goes on to substitutes.
 // The error is a [ToolError]: its text is for the model, Details is for logs, Reason
 // says why the call ended. Set Timeout, which is none by default, and SideEffects for
@@ -19,7 +19,7 @@
 //	guard, err := toolhealth.NewGuard(gate, toolhealth.DefaultGuardConfig())
 //	...
 //	search := toolhealth.Wrap(guard, "search", client.Search)
-//	out, err := search(ctx, query)
+//	out, err := search.Call(ctx, query)
 //
 // A [Gate] is for a loop of your own, before and after one call. [Gate.Allow] returns
 // a [Permit], or a [Refusal] that can be shown to the model; [Permit.Done] takes the
@@ -39,7 +39,8 @@
 // [Registry.AllowRequest], then [Registry.Record]. A late report is taken for a
 // current one.
 //
-// All levels can share one [Registry]. A [HealthRouter] names the substitutes.
+// All levels can share one [Registry]. A [HealthRouter] names the substitutes of every
+// level; a [Tool] may name its own.
 //
 // # The breaker
 //

@@ -447,7 +447,7 @@ func ExampleWrap() {
 		return "3 pages on " + query, nil
 	})
 	ctx, info := toolhealth.WithCallInfo(context.Background())
-	fmt.Println(search(ctx, "go"))
+	fmt.Println(search.Call(ctx, "go"))
 	fmt.Println(info.Served, info.Attempts)
 	// Output:
 	// 3 pages on go <nil>
@@ -455,8 +455,8 @@ func ExampleWrap() {
 }
 
 // A substitute may take other arguments: the function adapts them.
-func ExampleSubstitute() {
-	guard := newExampleGuard(nil, map[string][]string{"search": {"archive"}})
+func ExampleTool_Substitute() {
+	guard := newExampleGuard(nil, nil)
 	type archiveQuery struct {
 		Words []string
 		Limit int
@@ -464,17 +464,16 @@ func ExampleSubstitute() {
 	archive := func(_ context.Context, q archiveQuery) (string, error) {
 		return fmt.Sprintf("%d old pages on %s", q.Limit, strings.Join(q.Words, "+")), nil
 	}
-	search := toolhealth.Wrap(guard, "search",
-		func(context.Context, string) (string, error) { return "", &apiError{503} },
-		toolhealth.Substitute("archive", func(ctx context.Context, query string) (string, error) {
+	search := toolhealth.Wrap(guard, "search", func(context.Context, string) (string, error) { return "", &apiError{503} }).
+		Substitute("archive", func(ctx context.Context, query string) (string, error) {
 			return archive(ctx, archiveQuery{strings.Fields(query), 2})
-		}))
+		})
 
 	ctx, info := toolhealth.WithCallInfo(context.Background())
-	fmt.Println(search(ctx, "circuit breaker"))
+	fmt.Println(search.Call(ctx, "circuit breaker"))
 	fmt.Println(info.Requested, info.Served, info.Attempts)
 
-	_, err := search(toolhealth.WithoutFallback(context.Background()), "circuit breaker")
+	_, err := search.Call(toolhealth.WithoutFallback(context.Background()), "circuit breaker")
 	fmt.Println(err)
 	// Output:
 	// 2 old pages on circuit+breaker <nil>
@@ -647,9 +646,10 @@ func (c searchClient) Search(ctx context.Context, query string) (string, error) 
 	return runTool(ctx, string(c), query)
 }
 
-func wrapSearch(guard *toolhealth.Guard, primary, backup searchClient) func(context.Context, string) (string, error) {
-	return toolhealth.Wrap(guard, "search", primary.Search,
-		toolhealth.Substitute("search_backup", backup.Search)) // its arguments may differ: adapt them here
+func wrapSearch(guard *toolhealth.Guard, primary, backup searchClient) (*toolhealth.Tool[string, string], error) {
+	search := toolhealth.Wrap(guard, "search", primary.Search).
+		Substitute("search_backup", backup.Search) // if its arguments differ, adapt them here
+	return search, search.Validate() // every mistake in the wiring
 }
 
 func callThroughGate(ctx context.Context, gate *toolhealth.Gate, tool, args string) string {
@@ -742,13 +742,17 @@ func Example_guard() {
 		return
 	}
 	// The first attempt fails, so does its retry, and the substitute answers.
-	search := wrapSearch(guard, "search", "search_backup")
-	fmt.Println(search(context.Background(), "go"))
+	search, err := wrapSearch(guard, "search", "search_backup")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(search.Call(context.Background(), "go"))
 
 	// Without a substitute that works, the error says why it stopped.
 	guard, _ = newGuard([]byte(file))
-	search = wrapSearch(guard, "search", "search")
-	_, err = search(context.Background(), "go")
+	search, _ = wrapSearch(guard, "search", "search")
+	_, err = search.Call(context.Background(), "go")
 	failed, _ := errors.AsType[*toolhealth.ToolError](err)
 	fmt.Println(failed.Reason)
 	fmt.Println(failed)

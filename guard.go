@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,9 @@ type Guard struct {
 	config GuardConfig
 	tools  map[string]*Policy // config.Tools
 	base   time.Time          // of durations, where there is no registry
+	// wrapped has the substitutes of wrapped tools in their order, a []string by the
+	// tool's name. Substitute writes, the latest copy of a Tool last; Offer reads.
+	wrapped sync.Map
 }
 
 // NewGuard returns a guard on top of a gate, or every problem of the configuration at
@@ -62,6 +66,37 @@ func NewGuard(gate *Gate, config GuardConfig) (*Guard, error) {
 	return g, nil
 }
 
+// Gate returns the gate that the guard asks, to call tools without the guard's
+// retries. It is nil if the guard has none; a nil Gate is like the zero one.
+func (g *Guard) Gate() *Gate {
+	if g == nil {
+		return nil
+	}
+	return g.gate
+}
+
+// Registry returns the registry that keeps the health of the guard's tools. It is nil
+// if nothing is kept; a nil Registry answers like the zero one.
+func (g *Guard) Registry() *Registry { return g.Gate().registry() }
+
+// Offer sorts tools as [Gate.Offer] does, and also knows the substitutes that
+// [Tool.Substitute] has given to tools without an entry in the Router.
+func (g *Guard) Offer(tools []string) (offer, leaveOut []string) {
+	return g.Gate().offer(tools, g.substitutes)
+}
+
+// substitutes returns the tools that may serve in the place of a tool.
+func (g *Guard) substitutes(tool string) []string {
+	names, listed := g.Gate().router().entry(tool)
+	if listed || g == nil {
+		return names
+	}
+	if order, ok := g.wrapped.Load(tool); ok {
+		return order.([]string)
+	}
+	return nil
+}
+
 func (g *Guard) policy(tool string) *Policy {
 	if p := g.tools[tool]; p != nil {
 		return p
@@ -78,16 +113,21 @@ func (g *Guard) policy(tool string) *Policy {
 // Call allocates once for a tool that is tracked, if fn succeeds at once, the policy
 // has no Timeout and there are no options.
 func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx context.Context, tool string) (Out, error), options ...CallOption[Out]) (Out, error) {
-	var c call
-	c.begin(ctx, g, tool)
 	var o *callOptions[Out]
 	if len(options) > 0 {
 		o = new(callOptions[Out])
 		for _, option := range options {
 			option(o)
 		}
-		c.hasAdapter, c.broken = o.hasAdapter, o.broken
 	}
+	return guarded(ctx, g, tool, fn, o, nil)
+}
+
+// guarded makes a call for Call, and for a Tool, which has a wiring.
+func guarded[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx context.Context, tool string) (Out, error), o *callOptions[Out], w *wiring) (Out, error) {
+	var c call
+	c.begin(ctx, g, tool)
+	c.wiring = w
 	var out Out
 	failure := c.run(func() (err error) {
 		out, err = attempt(&c, fn, o)
@@ -164,15 +204,14 @@ type (
 // call is one guarded call: the attempts of the tool that was asked for, then
 // those of its substitutes. It lives on the stack of Call.
 type call struct {
-	g          *Guard
-	registry   *Registry       // nil if nothing is kept
-	ctx        context.Context // the caller's
-	caller     *callFrame      // the nearest frame of ctx; nil if there is none
-	options    askedOf         // of caller
-	outer      *callFrame      // the attempt that ctx is inside of; nil if there is none
-	requested  string          // the tool that was asked for
-	hasAdapter func(tool string) bool
-	broken     error // why the call options are wrong
+	g         *Guard
+	registry  *Registry       // nil if nothing is kept
+	ctx       context.Context // the caller's
+	caller    *callFrame      // the nearest frame of ctx; nil if there is none
+	options   askedOf         // of caller
+	outer     *callFrame      // the attempt that ctx is inside of; nil if there is none
+	requested string          // the tool that was asked for
+	wiring    *wiring         // of a Tool; nil for Call, whose function takes any name
 
 	// The tool that is being tried.
 	tool       string
@@ -243,19 +282,29 @@ func (c *call) run(try func() error) *ToolError {
 // serve tries the tool that was asked for, then its substitutes in their order.
 func (c *call) serve(try func() error) {
 	c.turn(c.start(), try)
-	for _, tool := range c.g.gate.router().of(c.requested) {
+	for _, tool := range c.substitutes() {
 		if !c.replace || c.riding || c.options.NoFallback || c.ctx.Err() != nil {
 			return
 		}
 		switch {
 		case c.outer.Inside(tool): // it is running already, further out
-		case c.hasAdapter != nil && !c.hasAdapter(tool):
-			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: errNoAdapter}, true)
+		case !c.wiring.serves(tool):
+			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: errNoFunction}, true)
 		default:
 			c.tool, c.substitute, c.policy, c.tries = tool, true, c.g.policy(tool), 0
 			c.turn(c.admit(c.now()), try)
 		}
 	}
+}
+
+// substitutes returns the tools that may serve in the place of the one that was
+// asked for, in their order.
+func (c *call) substitutes() []string {
+	names, listed := c.g.gate.router().entry(c.requested)
+	if !listed && c.wiring != nil {
+		return c.wiring.order
+	}
+	return names
 }
 
 // turn makes all attempts of one tool.
@@ -289,10 +338,6 @@ func (c *call) once(try func() error) {
 
 // start admits the first attempt.
 func (c *call) start() bool {
-	if c.broken != nil {
-		c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: c.broken}, false)
-		return false
-	}
 	if err := c.ctx.Err(); err != nil {
 		c.cancel(err, nil)
 		return false
@@ -727,134 +772,6 @@ func (c *call) partialContext() context.Context {
 	return &callFrame{Context: c.ctx, Options: &askedOf{NoFallback: c.options.NoFallback}}
 }
 
-// CallOption changes one call.
-type CallOption[Out any] func(*callOptions[Out])
-
-type callOptions[Out any] struct {
-	checks     []func(Out) error
-	partial    func(context.Context, *ToolError) (Out, error)
-	hasAdapter func(tool string) bool
-	broken     error // the options themselves are wrong
-}
-
-// CheckResult checks every result that came without an error. An error of check is
-// classified, counted and retried as if the tool function had returned it. Mark it
-// with [WithVerdict] to say what it means; else it is a failure that is not retried.
-// The result reaches the caller as it is, beside the *ToolError. A nil check checks
-// nothing. An MCP tool that reports its failure inside a result is the usual case.
-func CheckResult[Out any](check func(Out) error) CallOption[Out] {
-	return func(o *callOptions[Out]) {
-		if check != nil {
-			o.checks = append(o.checks, check)
-		}
-	}
-}
-
-// CheckContract is CheckResult for the format of the answer: an error of validate is a
-// failure of kind contract.
-func CheckContract[Out any](validate func(Out) error) CallOption[Out] {
-	if validate == nil {
-		return CheckResult[Out](nil)
-	}
-	return CheckResult(func(out Out) error {
-		return WithVerdict(validate(out), vContract)
-	})
-}
-
-// Partial is the last resort when no tool has answered: a result that f returns
-// without an error is the call's result. In GuardCounts the call still counts as
-// failed. f is not asked if the request was rejected or denied, if the caller gave up,
-// or if a tool with side effects may have acted.
-func Partial[Out any](f func(context.Context, *ToolError) (Out, error)) CallOption[Out] {
-	return func(o *callOptions[Out]) { o.partial = f }
-}
-
-func (o *callOptions[Out]) check(out Out) error {
-	for _, check := range o.checks {
-		if err := check(out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// WrapOption changes the function that Wrap returns.
-type WrapOption func(*wrapping)
-
-type wrapping struct {
-	substitutes map[string]any // func(context.Context, In) (Out, error) by tool
-	options     []any          // CallOption[Out]
-}
-
-// Substitute gives Wrap the function that serves in the place of the wrapped one when
-// the Router names this tool; it can adapt the arguments. The Router says when a
-// substitute serves, Substitute says how: both are needed, and a substitute without a
-// function is not run.
-func Substitute[In, Out any](tool string, fn func(context.Context, In) (Out, error)) WrapOption {
-	return func(w *wrapping) { w.substitutes[tool] = fn }
-}
-
-// WithCallOptions gives Wrap options for each call.
-func WithCallOptions[Out any](options ...CallOption[Out]) WrapOption {
-	return func(w *wrapping) {
-		for _, o := range options {
-			w.options = append(w.options, o)
-		}
-	}
-}
-
-// Wrap returns fn as a guarded function; see [Call]. An option that is not of
-// fn's types makes every call fail with an error that says so.
-func Wrap[In, Out any](g *Guard, tool string, fn func(context.Context, In) (Out, error), options ...WrapOption) func(context.Context, In) (Out, error) {
-	w := wrapping{substitutes: make(map[string]any)}
-	for _, o := range options {
-		o(&w)
-	}
-	functions := map[string]func(context.Context, In) (Out, error){tool: fn}
-	all := []CallOption[Out]{func(o *callOptions[Out]) {
-		o.hasAdapter = func(tool string) bool { return functions[tool] != nil }
-	}}
-	for name, f := range w.substitutes {
-		typed, ok := f.(func(context.Context, In) (Out, error))
-		if !ok {
-			all = append(all, wrongType[Out](fmt.Sprintf("Substitute(%.80q) is a %T, must be a %T", name, f, fn)))
-		}
-		functions[name] = typed
-	}
-	for _, o := range w.options {
-		typed, ok := o.(CallOption[Out])
-		if !ok {
-			typed = wrongType[Out](fmt.Sprintf("WithCallOptions has a %T, must be a %T", o, typed))
-		}
-		all = append(all, typed)
-	}
-	if len(w.substitutes) == 0 && len(w.options) == 0 && len(g.substitutes(tool)) == 0 {
-		all = nil // spare the simple case the allocation for options
-	}
-	run := func(ctx context.Context, serving string, in In) (Out, error) {
-		if serving == tool {
-			return fn(ctx, in)
-		}
-		return functions[serving](ctx, in)
-	}
-	return func(ctx context.Context, in In) (Out, error) {
-		return Call(ctx, g, tool, func(ctx context.Context, serving string) (Out, error) {
-			return run(ctx, serving, in) // this closure is allocated for each call, so it holds little
-		}, all...)
-	}
-}
-
-func (g *Guard) substitutes(tool string) []string {
-	if g == nil {
-		return nil
-	}
-	return g.gate.router().of(tool)
-}
-
-func wrongType[Out any](text string) CallOption[Out] {
-	return func(o *callOptions[Out]) { o.broken = errors.New("toolhealth: Wrap: " + text) }
-}
-
 // Candidate is a tool that a call tried or wanted to try.
 type Candidate struct {
 	Tool       string
@@ -952,5 +869,6 @@ func (e *ToolError) MarshalJSON() ([]byte, error) {
 var (
 	errGoexit = WithVerdict(errors.New("tool function ended its goroutine"),
 		Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched})
-	errNoAdapter = errors.New("no function was given for this substitute")
+	errNoFunction = WithVerdict(errors.New("no function was given for this tool"),
+		Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, NotSent: true})
 )

@@ -289,6 +289,12 @@ func (r *Registry) known(tool string) bool {
 	return !k.config.RegisteredOnly || k.tools[tool] != nil
 }
 
+// expects reports whether a call of the tool can be admitted at all: it is known, or
+// has an entry.
+func (r *Registry) expects(tool string) bool {
+	return r.inert() || r.known(tool) || r.table.Get(tool) != nil
+}
+
 // RecordSuccess says that a call of the tool succeeded and how long it took. It
 // is taken for a call of the current epoch, and for the probe's verdict if one is
 // out. A negative duration counts as 0.

@@ -61,10 +61,17 @@ func NewHealthRouter(substitutes map[string][]string) (*HealthRouter, error) {
 func (r *HealthRouter) Substitutes(tool string) []string { return slices.Clone(r.of(tool)) }
 
 func (r *HealthRouter) of(tool string) []string {
+	names, _ := r.entry(tool)
+	return names
+}
+
+// entry returns the tool's substitutes, and whether the router has an entry for it.
+func (r *HealthRouter) entry(tool string) (names []string, listed bool) {
 	if r == nil {
-		return nil
+		return nil, false
 	}
-	return r.substitutes[tool]
+	names, listed = r.substitutes[tool]
+	return names, listed
 }
 
 // Resolve returns the tool to call for a tool: itself if it is available (so
@@ -280,8 +287,14 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 // because a refused tool that is still offered is called again. It takes no
 // probe and keeps the order.
 func (g *Gate) Offer(tools []string) (offer, leaveOut []string) {
+	return g.offer(tools, g.router().of)
+}
+
+// offer is Offer for any way to name substitutes.
+func (g *Gate) offer(tools []string, substitutes func(tool string) []string) (offer, leaveOut []string) {
+	available := g.registry().Available
 	for _, tool := range tools {
-		if _, ok := g.router().Resolve(tool, g.registry()); ok {
+		if available(tool) || slices.ContainsFunc(substitutes(tool), available) {
 			offer = append(offer, tool)
 		} else {
 			leaveOut = append(leaveOut, tool)

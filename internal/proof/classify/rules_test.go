@@ -63,7 +63,7 @@ func noAdapter(t *testing.T) error {
 	require.NoError(t, err)
 	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Router: router}, toolhealth.GuardConfig{})
 	require.NoError(t, err)
-	_, err = toolhealth.Wrap(guard, "search", func(context.Context, int) (int, error) { return 0, io.EOF })(t.Context(), 1)
+	_, err = toolhealth.Wrap(guard, "search", func(context.Context, int) (int, error) { return 0, io.EOF }).Call(t.Context(), 1)
 	var failed *toolhealth.ToolError
 	require.ErrorAs(t, err, &failed)
 	require.Len(t, failed.Candidates, 2)

@@ -75,7 +75,7 @@ func TestREADME_FlaggedResultIsRejectedAtEveryLevel(t *testing.T) {
 		return h.Rejected
 	}
 
-	call := toolhealth.Wrap(guard, "search", runMCP, toolhealth.WithCallOptions(toolhealth.CheckResult(flaggedResult)))
+	call := toolhealth.Wrap(guard, "search", runMCP).CheckResult(flaggedResult).Call
 	out, err := call(ctx, "go")
 	require.Error(t, err)
 	assert.Equal(t, result, out, "what to show to the model")

@@ -33,7 +33,7 @@ func TestCost_CallPathDoesNotAllocate(t *testing.T) {
 	r.RecordSuccess("well", 0)
 	r.RecordFailure("sick", 0)
 	r.RecordFailure("open", 0)
-	r.Isolate("open")
+	r.Isolate("open", "")
 	full := registryWith(t, func(c *Config) { c.MaxTools = 1 })
 	failTimes(full, "open", 3)
 	fullGate := &Gate{Registry: full}
@@ -187,7 +187,7 @@ func TestRegistry_StartsNoGoroutine(t *testing.T) {
 		if permit, err := g.Allow(t.Context(), fmt.Sprint("u", i)); err == nil {
 			permit.KeepAlive() // and never settled
 		}
-		r.Isolate(tool)
+		r.Isolate(tool, "")
 	}
 	require.NoError(t, r.SetConfig(Config{}))
 	r.HealthSummary()

@@ -243,7 +243,7 @@ func ExampleRegistry_All() {
 	for tool, health := range registry.All() {
 		fmt.Printf("%-8s %-10s %-7s %.2f\n", tool, health.Status, health.State, health.Score)
 		if !health.Available {
-			registry.Reset(tool)
+			registry.Reset(tool, "")
 		}
 	}
 	fmt.Println(registry.Available("search"))

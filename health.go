@@ -59,7 +59,8 @@ func statusOf(score float64, state State) HealthStatus {
 //
 // In JSON, durations are numbers of seconds; "reason" is [StopReason.Detail],
 // "calls" and "success_rate" are the results of TotalCalls and SuccessRate, and
-// "guard" is left out for tools that are not called through a Guard. A name that is
+// "guard" is left out for tools that are not called through a Guard, "isolated_by" and
+// "labels" where there are none. A name that is
 // not valid UTF-8 is written with U+FFFD in the place of what is wrong.
 type ToolHealth struct {
 	Tool       string        `json:"tool"`
@@ -69,6 +70,11 @@ type ToolHealth struct {
 	ProbeDue   bool          `json:"probe_due"`           // whether that call would be the probe
 	Reason     StopReason    `json:"reason"`              // why a call would be refused; StopNone if it would not
 	RetryAfter time.Duration `json:"retry_after_seconds"` // zero exactly if Available
+	// IsolatedBy is the operator that Isolate was given; "" if the tool is not isolated.
+	IsolatedBy string `json:"isolated_by,omitempty"`
+	// Labels are those that Register was given; nil without any. They are shared by all
+	// readers and must not be changed.
+	Labels map[string]string `json:"labels,omitempty"`
 
 	Score float64 `json:"score"` // 0.3 x success rate + 0.7 x EWMA
 	Counts
@@ -88,7 +94,7 @@ type ToolHealth struct {
 // 1, which grows when a key changes its meaning or goes away.
 //
 // It is for dashboards and people: no text of an error, no host name and no secret
-// is in it, only names of tools, kinds and numbers. It is no liveness probe: a
+// is in it, only names of tools and operators, labels, kinds and numbers. It is no liveness probe: a
 // process whose tools are all down is not helped by a restart, which would forget
 // what is known about them.
 type Summary struct {
@@ -346,6 +352,12 @@ func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
 		InFlight:            e.stats.inFlight(),
 	}
 	h.Status = statusOf(h.Score, h.State)
+	if m := e.remark.Load(); m != nil {
+		h.Labels = m.labels
+		if reason == machine.Isolated && m.epoch == s.Epoch {
+			h.IsolatedBy = m.by
+		}
+	}
 	if g := e.guard.Load(); g != nil {
 		h.Guard = g.read(now)
 	}

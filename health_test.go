@@ -69,6 +69,7 @@ func fullHealth() ToolHealth {
 	return ToolHealth{
 		Tool: "search", Status: Degraded, State: StateHalfOpen, Available: true, ProbeDue: true,
 		Reason: StopProbeInFlight, RetryAfter: 1500 * time.Millisecond, Score: 0.625,
+		IsolatedBy: "alice", Labels: map[string]string{"server": "pages-01"},
 		Counts: Counts{
 			Successes: 1, Failures: 2, ByKind: map[Kind]uint64{KindTimeout: 2}, Rejected: 3, Throttled: 4, Neutral: 5,
 			Refused: 6, Average: time.Second, AverageSuccess: 2 * time.Second, Max: 3 * time.Second, EWMA: 0.5,
@@ -92,7 +93,7 @@ func TestHealth_JSONKeys(t *testing.T) {
 		"rejected": 3.0, "throttled": 4.0, "neutral": 5.0, "refused": 6.0, "consecutive_failures": 7.0,
 		"last_failure_kind": "connection", "refused_in_row": 8.0, "trips": 9.0, "epoch": 10.0,
 		"since": "2026-01-02T03:04:05.000000006Z", "average_seconds": 1.0, "average_success_seconds": 2.0,
-		"max_seconds": 3.0, "in_flight": 11.0,
+		"max_seconds": 3.0, "in_flight": 11.0, "isolated_by": "alice", "labels": map[string]any{"server": "pages-01"},
 	}, keys)
 	assert.Equal(t, 12.0, guard.(map[string]any)["calls"])
 	var back ToolHealth
@@ -103,6 +104,8 @@ func TestHealth_JSONKeys(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, string(text), "guard")
 	assert.NotContains(t, string(text), "failures_by_kind")
+	assert.NotContains(t, string(text), "isolated_by")
+	assert.NotContains(t, string(text), "labels")
 	assert.Contains(t, string(text), `"reason":"none"`)
 	require.NoError(t, json.Unmarshal(text, &back))
 	assert.Equal(t, ToolHealth{}, back, "no field keeps its old value")

@@ -36,8 +36,8 @@ func TestTool_SubstitutesServeInRoutersOrder(t *testing.T) {
 	_, ran := r.Health("none")
 	assert.False(t, ran, "a substitute without a function does not run")
 
-	r.Isolate("b")
-	r.Isolate("c")
+	r.Isolate("b", "")
+	r.Isolate("c", "")
 	_, err = search.Call(t.Context(), query{"x"})
 	e := toolError(t, err)
 	require.Len(t, e.Candidates, 4)
@@ -110,7 +110,7 @@ func TestTool_CopyLeavesOriginal(t *testing.T) {
 	failing := Wrap(g, "a", down)
 	one := failing.Substitute("b", answers("b"))
 	two, three := one.Substitute("c", answers("c")), one.Substitute("d", answers("d"))
-	g.Registry().Isolate("b")
+	g.Registry().Isolate("b", "")
 	for tool, want := range map[*Tool[query, string]]string{two: "c has x", three: "d has x"} {
 		out, err := tool.Call(t.Context(), query{"x"})
 		assert.NoError(t, err)
@@ -133,7 +133,7 @@ func TestTool_ValidateNamesEveryMistake(t *testing.T) {
 		c.RegisteredOnly = true
 		c.Tools = map[string]BreakerConfig{"b": c.Breaker}
 	})
-	require.NoError(t, registered.Register("a"))
+	require.NoError(t, registered.Register("a", ToolOptions{}))
 	router := routerWith(t, map[string][]string{"a": {"b", "c"}})
 	type tool = Tool[query, string]
 	for name, c := range map[string]struct {
@@ -221,10 +221,10 @@ func TestGuard_OfferKnowsSubstitutesOfWrappedTools(t *testing.T) {
 	g := guardOverGate(t, &Gate{Registry: r, Router: routerWith(t, map[string][]string{"listed": {"x"}})}, nil)
 	Wrap(g, "a", down).Substitute("b", down)
 	Wrap(g, "listed", down).Substitute("b", down)
-	r.Isolate("a")
-	r.Isolate("listed")
-	r.Isolate("x")
-	r.Isolate("alone")
+	r.Isolate("a", "")
+	r.Isolate("listed", "")
+	r.Isolate("x", "")
+	r.Isolate("alone", "")
 	offer, leaveOut := g.Offer([]string{"alone", "a", "free", "listed"})
 	assert.Equal(t, []string{"a", "free"}, offer)
 	assert.Equal(t, []string{"alone", "listed"}, leaveOut, "the Router's list counts where there is one")
@@ -232,7 +232,7 @@ func TestGuard_OfferKnowsSubstitutesOfWrappedTools(t *testing.T) {
 	assert.Empty(t, offer, "a gate knows no wrapped tools")
 
 	Wrap(g, "a", down).Substitute("c", down)
-	r.Isolate("c")
+	r.Isolate("c", "")
 	_, leaveOut = g.Offer([]string{"a"})
 	assert.Equal(t, []string{"a"}, leaveOut, "the copy that was made last")
 	for _, g := range []*Guard{nil, {}} {

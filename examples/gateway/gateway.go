@@ -38,7 +38,7 @@ func newGateway(client *http.Client, tools map[string]string, health toolhealth.
 		return nil, err
 	}
 	for name := range tools {
-		if err := registry.Register(name); err != nil {
+		if err := registry.Register(name, toolhealth.ToolOptions{}); err != nil {
 			return nil, err
 		}
 	}
@@ -89,10 +89,12 @@ func (g *gateway) admin() http.Handler {
 	return mux
 }
 
-// operate makes a handler of what an operator does with one tool.
-func (g *gateway) operate(do func(*toolhealth.Registry, string) bool) http.HandlerFunc {
+// operate makes a handler of what an operator does with one tool. The operator's name
+// is that of the request's credentials, which the server in front of this port checks.
+func (g *gateway) operate(do func(r *toolhealth.Registry, tool, by string) bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !do(g.registry, r.PathValue("name")) {
+		by, _, _ := r.BasicAuth()
+		if !do(g.registry, r.PathValue("name"), by) {
 			http.Error(w, "no such tool", http.StatusNotFound)
 			return
 		}

@@ -107,7 +107,7 @@ func TestGateway_LogOfCallsHasTheToolsOwnErrors(t *testing.T) {
 
 func TestGateway_RerouteKeepsWhatIsKnown(t *testing.T) {
 	g := newTestGateway(t, func(w http.ResponseWriter, r *http.Request) {})
-	if !g.registry.Isolate("a") {
+	if !g.registry.Isolate("a", "") {
 		t.Fatal("a is not isolated")
 	}
 	if w := ask(t, g.handler(), "POST", "/tools/a", "go"); w.Code != 503 || !strings.Contains(w.Body.String(), "tool_unavailable:isolated") {

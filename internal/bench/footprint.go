@@ -51,7 +51,9 @@ func liveHeap() uint64 {
 }
 
 // Register is the way of MeasureFootprint that [toolhealth.Registry.Register] is.
-func Register(r *toolhealth.Registry, name string) { must(r.Register(name) == nil) }
+func Register(r *toolhealth.Registry, name string) {
+	must(r.Register(name, toolhealth.ToolOptions{}) == nil)
+}
 
 // CallOnce makes a tool known by one call that succeeds: it is idle from then on.
 func CallOnce(r *toolhealth.Registry, name string) {

@@ -99,7 +99,7 @@ func TestC39_ErrorOfToolReachesCaller(t *testing.T) {
 
 func TestC42_CallsOfUnknownToolRunNothing(t *testing.T) {
 	r := caseRegistry(t, func(c *toolhealth.Config) { c.RegisteredOnly = true })
-	require.NoError(t, r.Register("search"))
+	require.NoError(t, r.Register("search", toolhealth.ToolOptions{}))
 	guard := caseGuard(t, &toolhealth.Gate{Registry: r}, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 3 })
 	runs := 0
 	for range 1000 {

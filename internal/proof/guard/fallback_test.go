@@ -47,7 +47,7 @@ func TestGuard_ErrorListsRefusalsAndSmallestWait(t *testing.T) {
 		failTimes(r, "a", 3)
 		failTimes(r, "d", 3)
 		r.RecordSuccess("b", 0)
-		r.Isolate("b")
+		r.Isolate("b", "")
 		r.Record("c", toolhealth.Verdict{Outcome: toolhealth.OutcomeThrottled, RetryAfter: 5 * time.Second}, 0)
 		tool := plays()
 		start := time.Now()
@@ -76,7 +76,7 @@ func TestGuard_ErrorListsRefusalsAndSmallestWait(t *testing.T) {
 		for _, sentinel := range []error{toolhealth.ErrCircuitOpen, toolhealth.ErrIsolated, toolhealth.ErrRateLimited, toolhealth.ErrRefused} {
 			assert.ErrorIs(t, err, sentinel)
 		}
-		r.Reset("d")
+		r.Reset("d", "")
 		out, err := toolhealth.Call(t.Context(), g, "a", tool.run)
 		require.NoError(t, err)
 		assert.Equal(t, "answer of d", out)

@@ -55,11 +55,11 @@ func TestGuard_ObserverHearsAttemptsAndEnd(t *testing.T) {
 			answered("b", 1),
 			final("b", 3, verdict{}, toolhealth.StopNone, 130*ms, 0),
 		}, toolhealth.GuardCounts{Calls: 1, Attempts: 2, Retries: 1, Fallbacks: 1}},
-		{"refused, served by the substitute", nil, func(r *toolhealth.Registry) { r.Isolate("a") }, nil, []toolhealth.Event{
+		{"refused, served by the substitute", nil, func(r *toolhealth.Registry) { r.Isolate("a", "") }, nil, []toolhealth.Event{
 			answered("b", 1),
 			final("b", 1, verdict{}, toolhealth.StopNone, 10*ms, 0),
 		}, toolhealth.GuardCounts{Calls: 1, Refusals: 1, Fallbacks: 1}},
-		{"all refused", nil, func(r *toolhealth.Registry) { r.Isolate("a"); r.Isolate("b") }, nil, []toolhealth.Event{
+		{"all refused", nil, func(r *toolhealth.Registry) { r.Isolate("a", ""); r.Isolate("b", "") }, nil, []toolhealth.Event{
 			final("a", 0, refused, toolhealth.StopIsolated, 0, 30*time.Second),
 		}, toolhealth.GuardCounts{Calls: 1, Failed: 1, Refusals: 1}},
 		{"budget exhausted", []error{errBusy, errBusy}, func(r *toolhealth.Registry) {
@@ -77,8 +77,8 @@ func TestGuard_ObserverHearsAttemptsAndEnd(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := patient(t)
-				require.NoError(t, r.Register("a"))
-				require.NoError(t, r.Register("b"))
+				require.NoError(t, r.Register("a", toolhealth.ToolOptions{}))
+				require.NoError(t, r.Register("b", toolhealth.ToolOptions{}))
 				if c.before != nil {
 					c.before(r)
 				}
@@ -179,7 +179,7 @@ func TestGuard_PartialAnswerCountsAsFailed(t *testing.T) {
 func TestGuard_ToolTrackedFromRetryIsCountedFromThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := registryWith(t, func(c *toolhealth.Config) { c.MaxTools = 1 })
-		require.NoError(t, r.Register("kept"))
+		require.NoError(t, r.Register("kept", toolhealth.ToolOptions{}))
 		time.AfterFunc(50*time.Millisecond, func() { r.Remove("kept") })
 		_, err := toolhealth.Call(t.Context(), guardOn(t, r, nil), "a", plays(errBusy).run)
 		require.NoError(t, err)

@@ -218,7 +218,7 @@ func record(seed uint64) *recorder {
 	}
 	c.gate = &toolhealth.Gate{Registry: c.r}
 	for _, name := range names {
-		if err := c.r.Register(name); err != nil {
+		if err := c.r.Register(name, toolhealth.ToolOptions{}); err != nil {
 			panic(err)
 		}
 	}
@@ -347,10 +347,10 @@ func (c *recorder) call(g int, hand *[]held, random *rand.Rand) {
 	switch random.IntN(20) {
 	case 0:
 		in.what = "reset"
-		c.do(g, in, func() output { c.r.Reset(name); return output{} })
+		c.do(g, in, func() output { c.r.Reset(name, ""); return output{} })
 	case 1:
 		in.what = "isolate"
-		c.do(g, in, func() output { c.r.Isolate(name); return output{} })
+		c.do(g, in, func() output { c.r.Isolate(name, ""); return output{} })
 	case 2:
 		in.what, in.threshold = "configure", []int{0, 1, 2, 2, 2, 2}[random.IntN(6)]
 		c.configure(g, in)

@@ -111,10 +111,11 @@ func (st *stage) register(step Step, breaker toolhealth.BreakerConfig, guarded t
 		return err
 	}
 	guarded.Tools[step.tool] = policy
+	var options toolhealth.ToolOptions
 	if own {
-		return st.registry.Register(step.tool, breaker)
+		options.Breaker = &breaker
 	}
-	return st.registry.Register(step.tool)
+	return st.registry.Register(step.tool, options)
 }
 
 // do plays one step.
@@ -159,9 +160,9 @@ func (st *stage) do(step *Step) error {
 	case "summary":
 		return st.summary(step)
 	case "isolate":
-		st.registry.Isolate(step.tool)
+		st.registry.Isolate(step.tool, "")
 	case "reset":
-		st.registry.Reset(step.tool)
+		st.registry.Reset(step.tool, "")
 	case "remove":
 		st.registry.Remove(step.tool)
 	case "reconfigure":

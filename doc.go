@@ -11,8 +11,8 @@
 // Most programs want a [Guard]. [Wrap] a tool's function once and call the [Tool] that
 // it returns; or use [Call]. A Guard retries with back-off and a budget, limits the time
 // of an attempt, checks results, turns panics into errors and goes on to substitutes.
-// The error is a [ToolError]: its text is for the model, Details is for logs, Reason
-// says why the call ended. Set Timeout, which is none by default, and SideEffects for
+// The error is a [ToolError]: [ModelText] makes of it what the model may read, Details is
+// for logs, Reason says why the call ended. Set Timeout, which is none by default, and SideEffects for
 // tools that act.
 //
 //	gate := &toolhealth.Gate{Registry: toolhealth.NewRegistry()}

@@ -539,6 +539,33 @@ func ExamplePartial() {
 	// yesterday's prices, because of server_error <nil> true
 }
 
+// What the model reads: a safe text for what it cannot mend, the tool's own words for
+// what it can.
+func ExampleModelText() {
+	guard := newExampleGuard(nil, nil)
+	search := toolhealth.Wrap(guard, "search", func(_ context.Context, query string) (string, error) {
+		if query == "" {
+			return "", toolhealth.WithVerdict(errors.New("the query is empty, give one word at least"),
+				toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected, Kind: toolhealth.KindInvalidRequest})
+		}
+		return "", &apiError{503}
+	})
+	for _, query := range []string{"", "go"} {
+		_, err := search.Call(context.Background(), query)
+		text, ok := toolhealth.ModelText(err)
+		fmt.Println(text, ok)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := search.Call(ctx, "go")
+	_, ok := toolhealth.ModelText(err)
+	fmt.Println(ok) // the caller is gone: end the run with err
+	// Output:
+	// the query is empty, give one word at least true
+	// tool failed after 2 attempts: internal error of the tool true
+	// false
+}
+
 // The error of a guarded call as a tool result.
 func ExampleToolError_MarshalJSON() {
 	guard := newExampleGuard(nil, nil)

@@ -289,7 +289,7 @@ func (c *call) serve(try func() error) {
 		switch {
 		case c.outer.Inside(tool): // it is running already, further out
 		case !c.wiring.serves(tool):
-			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: errNoFunction}, true)
+			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Verdict: vNoFunction, Err: errNoFunction}, true)
 		default:
 			c.tool, c.substitute, c.policy, c.tries = tool, true, c.g.policy(tool), 0
 			c.turn(c.admit(c.now()), try)
@@ -370,11 +370,11 @@ func (c *call) admit(now int64) bool {
 	if a.Reason == machine.Admitted {
 		return true
 	}
-	f := Candidate{Tool: c.tool, Reason: StopReason(a.Reason), Kind: KindRefused, RetryAfter: time.Duration(a.Wait)}
+	f := Candidate{Tool: c.tool, Reason: StopReason(a.Reason), Verdict: c.last, RetryAfter: time.Duration(a.Wait), Err: c.lastErr}
 	if c.tries == 0 {
-		f.Err = newRefusal(c.tool, n, a)
-	} else {
-		f.Kind, f.Err = c.last.Kind, c.lastErr
+		refusal := newRefusal(c.tool, n, a)
+		f.Verdict, _ = refusal.refused()
+		f.Err = refusal
 	}
 	c.fail(f, true)
 	return false
@@ -442,7 +442,7 @@ func (c *call) done(err error) {
 	if reason == RetryAllowed {
 		c.repeat, c.wait = true, wait
 	} else {
-		c.fail(Candidate{Tool: c.tool, Reason: reason, Kind: c.last.Kind, RetryAfter: wait, Err: err}, c.replaceable(reason))
+		c.fail(Candidate{Tool: c.tool, Reason: reason, Verdict: c.last, RetryAfter: wait, Err: err}, c.replaceable(reason))
 	}
 	c.observe(reason, wait)
 }
@@ -554,11 +554,12 @@ func (c *call) pause() bool {
 // cancel ends the call because its caller gave up between two attempts.
 func (c *call) cancel(err, last error) {
 	c.canceled = err
-	c.fail(Candidate{Tool: c.tool, Reason: StopCanceled, Kind: KindCanceled, Err: last}, false)
+	c.fail(Candidate{Tool: c.tool, Reason: StopCanceled, Verdict: vCanceled, Err: last}, false)
 }
 
 // fail notes that a candidate is out. replace says whether another may step in.
 func (c *call) fail(f Candidate, replace bool) {
+	f.Kind = f.Verdict.Kind
 	c.failures = append(c.failures, f)
 	c.replace = replace
 }
@@ -606,7 +607,7 @@ func (c *call) abort() {
 		c.policy.returnToken(c.counts)
 	}
 	if len(c.failures) == 0 { // end ignores it if a tool has answered
-		c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: c.last.Kind, Err: errGoexit}, false)
+		c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Verdict: c.last, Err: errGoexit}, false)
 	}
 	c.end()
 }
@@ -614,17 +615,14 @@ func (c *call) abort() {
 // failure sums up the candidates.
 func (c *call) failure() *ToolError {
 	e := &ToolError{Tool: c.requested, Attempts: c.attempts, Candidates: c.failures, Canceled: c.canceled}
-	decisive := 0
-	for i, f := range c.failures {
-		if f.Reason == StopCanceled || f.Reason == StopOutcomeUnknown {
-			decisive = i
-		}
+	for _, f := range c.failures {
 		known := f.RetryAfter > 0 && f.Reason != StopUnknownTool // that one says no more than a cooldown
 		if known && (e.RetryAfter == 0 || f.RetryAfter < e.RetryAfter) {
 			e.RetryAfter = f.RetryAfter
 		}
 	}
-	e.Reason, e.Kind = c.failures[decisive].Reason, c.failures[decisive].Kind
+	f := e.decisive()
+	e.Reason, e.Kind, e.Verdict = f.Reason, f.Kind, f.Verdict
 	return e
 }
 
@@ -776,7 +774,8 @@ func (c *call) partialContext() context.Context {
 type Candidate struct {
 	Tool       string
 	Reason     StopReason
-	Kind       Kind
+	Kind       Kind    // that of Verdict
+	Verdict    Verdict // what its last attempt said; that of the refusal if it did not run
 	RetryAfter time.Duration
 	Err        error // the last error of the tool function, or why it did not run
 }
@@ -786,14 +785,15 @@ type Candidate struct {
 // primary's first, then those of its substitutes.
 //
 // The tool's own answer, which the model may need after a rejected request, is the
-// result that came beside the error if CheckResult found it, or else the error of the
-// SDK, by errors.As.
+// result that came beside the error if CheckResult found it, or else the text of the
+// error of the SDK; see [ModelText].
 type ToolError struct {
 	Tool string // the tool that was asked for
 	// Reason is why the call ended: the primary's reason, unless a substitute may have
 	// acted or the caller gave up.
 	Reason     StopReason
-	Kind       Kind          // kind of the last failure; KindRefused if no tool ran
+	Kind       Kind          // that of Verdict; KindRefused if no tool ran
+	Verdict    Verdict       // of the candidate whose reason Reason is
 	Attempts   int           // runs of tool functions in all
 	RetryAfter time.Duration // the smallest known wait of all candidates; zero means none
 	Candidates []Candidate   // the primary and the substitutes that were tried, in order
@@ -833,6 +833,28 @@ func (e *ToolError) Details() string {
 	return text
 }
 
+// decisive returns the candidate whose reason is that of the call: the primary, unless
+// a later one has canceled the call or may have acted. It is nil without candidates.
+func (e *ToolError) decisive() (d *Candidate) {
+	for i := range e.Candidates {
+		f := &e.Candidates[i]
+		if d == nil || f.Reason == StopCanceled || f.Reason == StopOutcomeUnknown {
+			d = f
+		}
+	}
+	return d
+}
+
+// Cause returns the error behind Reason: what the tool function returned last, the
+// *Refusal, or the caller's ctx.Err() if the call was canceled before a tool had
+// failed. It is the tool's own, so its text is for logs; see [ModelText].
+func (e *ToolError) Cause() error {
+	if d := e.decisive(); d != nil && d.Err != nil {
+		return d.Err
+	}
+	return e.Canceled
+}
+
 // Is reports whether the target is the sentinel of the error's reason.
 func (e *ToolError) Is(target error) bool {
 	return e.Reason >= StopCircuitOpen && e.Reason <= StopUnknownTool &&
@@ -869,6 +891,7 @@ func (e *ToolError) MarshalJSON() ([]byte, error) {
 var (
 	errGoexit = WithVerdict(errors.New("tool function ended its goroutine"),
 		Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched})
-	errNoFunction = WithVerdict(errors.New("no function was given for this tool"),
-		Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, NotSent: true})
+	errNoFunction = WithVerdict(errors.New("no function was given for this tool"), vNoFunction)
+	vNoFunction   = Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, NotSent: true}
+	vCanceled     = Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled}
 )

@@ -55,7 +55,7 @@ func assertNoFunction(t *testing.T, tool string, c Candidate) {
 	t.Helper()
 	assert.EqualError(t, c.Err, "no function was given for this tool")
 	c.Err = nil
-	assert.Equal(t, Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched}, c)
+	assert.Equal(t, Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Verdict: vNoFunction}, c)
 }
 
 func TestTool_SubstitutesServeInOrderOfCallsWithoutRouter(t *testing.T) {

@@ -67,11 +67,15 @@ func TestGuard_ErrorListsRefusalsAndSmallestWait(t *testing.T) {
 			c.Err = nil
 			got = append(got, c)
 		}
+		refused := func(wait time.Duration) toolhealth.Verdict {
+			return toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, Kind: toolhealth.KindRefused, NotSent: true, RetryAfter: wait}
+		}
+		assert.Equal(t, refused(30*time.Second), e.Verdict)
 		assert.Equal(t, []toolhealth.Candidate{
-			{Tool: "a", Reason: toolhealth.StopCircuitOpen, Kind: toolhealth.KindRefused, RetryAfter: 30 * time.Second},
-			{Tool: "b", Reason: toolhealth.StopIsolated, Kind: toolhealth.KindRefused, RetryAfter: 30 * time.Second},
-			{Tool: "c", Reason: toolhealth.StopRateLimited, Kind: toolhealth.KindRefused, RetryAfter: 5 * time.Second},
-			{Tool: "d", Reason: toolhealth.StopCircuitOpen, Kind: toolhealth.KindRefused, RetryAfter: 30 * time.Second},
+			{Tool: "a", Reason: toolhealth.StopCircuitOpen, Kind: toolhealth.KindRefused, Verdict: refused(30 * time.Second), RetryAfter: 30 * time.Second},
+			{Tool: "b", Reason: toolhealth.StopIsolated, Kind: toolhealth.KindRefused, Verdict: refused(30 * time.Second), RetryAfter: 30 * time.Second},
+			{Tool: "c", Reason: toolhealth.StopRateLimited, Kind: toolhealth.KindRefused, Verdict: refused(5 * time.Second), RetryAfter: 5 * time.Second},
+			{Tool: "d", Reason: toolhealth.StopCircuitOpen, Kind: toolhealth.KindRefused, Verdict: refused(30 * time.Second), RetryAfter: 30 * time.Second},
 		}, got)
 		for _, sentinel := range []error{toolhealth.ErrCircuitOpen, toolhealth.ErrIsolated, toolhealth.ErrRateLimited, toolhealth.ErrRefused} {
 			assert.ErrorIs(t, err, sentinel)

@@ -164,7 +164,7 @@ func TestSince_TimeBeforeBaseIsZero(t *testing.T) {
 	assert.Greater(t, since(time.Now().Add(-time.Hour)), int64(time.Hour-1))
 }
 
-// chain checks that the events of each tool follow on each other, one at a time.
+// chain checks that the events of each tool follow each other, one at a time.
 type chain struct {
 	t      testing.TB
 	mu     sync.Mutex
@@ -201,7 +201,7 @@ func (c *chain) enter(e Transition) {
 	c.count++
 }
 
-func TestOnTransition_EventsOfOneToolFormAChain(t *testing.T) {
+func TestOnTransition_EventsOfOneToolFormChain(t *testing.T) {
 	r := registryWith(t, func(c *Config) {
 		c.Breaker.FailureThreshold = 1
 		c.Breaker.RecoveryDuration, c.Breaker.ProbeTimeout = time.Nanosecond, time.Microsecond
@@ -283,8 +283,8 @@ func TestOnTransition_NewStateIsVisibleAndNoLockIsHeld(t *testing.T) {
 	})
 	failTimes(r, "a", 3)
 	assert.Equal(t, []string{
-		"in a 2", "in c 2", "out c 2", "out a 2", // c's own events come at once,
-		"second a 3", // a's wait until its first one has been told
+		"in a 2", "in c 2", "out c 2", "out a 2", // c's events come at once,
+		"second a 3", // and a's wait until its first one has been delivered
 	}, log)
 }
 
@@ -315,10 +315,10 @@ func TestOnTransition_GoexitLosesNoEvent(t *testing.T) {
 	group.Wait()
 	assert.Equal(t, []string{"closed>open failure_threshold 2", "open>open isolated 3"}, events.of("a"))
 	r.Reset("a", "")
-	assert.Len(t, events.of("a"), 3, "and the queue is not stuck")
+	assert.Len(t, events.of("a"), 3, "the queue is not stuck")
 }
 
-// While one goroutine delivers, others leave their events to it and go on.
+// While one goroutine delivers, the others leave their events to it and go on.
 func TestOnTransition_SlowHookDelaysOnlyItsOwnTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()
@@ -342,7 +342,7 @@ func TestOnTransition_SlowHookDelaysOnlyItsOwnTool(t *testing.T) {
 		r.Reset("slow", "")
 		r.Isolate("slow", "")
 		failTimes(r, "quick", 3)
-		assert.Equal(t, time.Duration(0), time.Since(start), "nobody waits for the slow hook")
+		assert.Equal(t, time.Duration(0), time.Since(start), "no caller waits for the slow hook")
 		mu.Lock()
 		assert.Equal(t, []string{"quick 2"}, log)
 		mu.Unlock()
@@ -390,7 +390,7 @@ func TestOnTransition_LeaseExpiredCarriesItsTime(t *testing.T) {
 		time.Sleep(time.Hour)
 		r.Available("a")
 		r.HealthSummary()
-		assert.Len(t, events, 1, "reads tell nobody")
+		assert.Len(t, events, 1, "reads cause no events")
 		require.True(t, r.AllowRequest("a"))
 		require.Len(t, events, 3)
 		assert.Equal(t, CauseLeaseExpired, events[1].Cause)

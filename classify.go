@@ -502,12 +502,16 @@ func factVerdict(f errfacts.Facts) Verdict {
 }
 
 // stopReason says how to go on after an attempt that was no success. open is what
-// openFor says; acts, that something may have been changed if the attempt ran.
-func stopReason(v Verdict, attempt, limit int, open StopReason, acts bool) StopReason {
-	unsafe := acts && !v.NotSent
+// openFor says; unsafe, that the attempt may have changed something; pending, that an
+// earlier attempt of the call is still in progress.
+func stopReason(v Verdict, attempt, limit int, open StopReason, unsafe, pending bool) StopReason {
 	switch {
 	case v.Outcome == OutcomeNeutral && v.Kind == KindCanceled:
 		return StopCanceled
+	case pending && (unsafe || open != StopNone || attempt >= limit):
+		return StopOutcomeUnknown
+	case pending:
+		return RetryAllowed
 	case v.Outcome == OutcomeFailure && v.Kind == KindContract && !v.Retryable:
 		return StopContractViolation
 	case v.Outcome == OutcomeFailure && unsafe:
@@ -601,6 +605,7 @@ const (
 	StopNonRetryable                                                        // "tool_failure:non_retryable"
 	StopRetryExhausted                                                      // "tool_failure:retry_exhausted"
 	StopRetryBudgetExhausted                                                // "tool_failure:retry_budget_exhausted"
+	StopTimeout                                                             // "tool_failure:timeout": the caller's deadline ended an attempt
 	StopOutcomeUnknown                                                      // "tool_failure:outcome_unknown": a tool with side effects may have run
 	StopContractViolation                                                   // "tool_failure:contract_violation"
 	StopCanceled                                                            // "tool_canceled"
@@ -612,6 +617,7 @@ var stopTexts = []string{
 	"tool_unavailable:circuit_open", "tool_unavailable:probe_in_flight", "tool_unavailable:rate_limited",
 	"tool_unavailable:isolated", "tool_unavailable:unknown_tool",
 	"tool_failure:non_retryable", "tool_failure:retry_exhausted", "tool_failure:retry_budget_exhausted",
+	"tool_failure:timeout",
 	"tool_failure:outcome_unknown", "tool_failure:contract_violation",
 	"tool_canceled",
 	"tool_retry:allowed",

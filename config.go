@@ -226,6 +226,9 @@ type Policy struct {
 	// When a tool fails for every caller, the budget keeps retries from doubling
 	// its load.
 	RetryBudget int
+	// RetryRefill is how long it takes until the budget gets one token back by itself.
+	// Zero means never.
+	RetryRefill time.Duration
 	// SideEffects says that the tool changes something, so that doing it twice is
 	// worse than not knowing. A failed attempt is repeated, or handed to a
 	// substitute, only if it surely never reached the tool.
@@ -253,6 +256,7 @@ func (c *Policy) table() fields.Table {
 		fields.Fraction("jitter", &c.Jitter),
 		fields.Duration("max_wait", &c.MaxWait, maxDuration),
 		fields.Count("retry_budget", &c.RetryBudget),
+		fields.Duration("retry_refill", &c.RetryRefill, maxDuration),
 		fields.Bool("side_effects", &c.SideEffects),
 		fields.Bool("detach", &c.Detach),
 	}
@@ -297,7 +301,7 @@ type GuardConfig struct {
 }
 
 // DefaultGuardConfig returns the defaults: MaxAttempts 2, back-offs of 100ms x 2 up
-// to 5s with full jitter, MaxWait 30s, RetryBudget 10, DeadlineFloor 1s. Timeout,
+// to 5s with full jitter, MaxWait 30s, RetryBudget 10, RetryRefill 10s, DeadlineFloor 1s. Timeout,
 // SideEffects and Detach are off.
 func DefaultGuardConfig() GuardConfig {
 	return GuardConfig{
@@ -309,6 +313,7 @@ func DefaultGuardConfig() GuardConfig {
 			Jitter:        1,
 			MaxWait:       30 * time.Second,
 			RetryBudget:   10,
+			RetryRefill:   10 * time.Second,
 		},
 		DeadlineFloor: DefaultDeadlineFloor,
 	}

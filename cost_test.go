@@ -122,8 +122,8 @@ func TestCost_EntryFitsCacheLines(t *testing.T) {
 	assert.Less(t, unsafe.Offsetof(s.admitted), uintptr(line))
 }
 
-// The compiler keeps a struct in registers if it has no more than four words, and
-// neither it nor a struct in it has more than four fields.
+// The compiler keeps a struct in registers if it has at most four words, and if neither
+// the struct nor a struct in it has more than four fields.
 func TestCost_PermitIsReturnedInRegisters(t *testing.T) {
 	if strconv.IntSize != 64 {
 		t.Skip("laid out for 64 bits")
@@ -153,7 +153,7 @@ func heapInUse() uint64 {
 
 func TestCost_IdleToolTakesAtMost400Bytes(t *testing.T) {
 	if race.Enabled {
-		t.Skip("the race detector needs memory of its own")
+		t.Skip("the race detector allocates memory")
 	}
 	const tools = 10_000
 	names := make([]string, tools)
@@ -168,7 +168,7 @@ func TestCost_IdleToolTakesAtMost400Bytes(t *testing.T) {
 	}
 	each := float64(int64(heapInUse()-before)) / tools
 	assert.LessOrEqual(t, each, 400.0)
-	assert.GreaterOrEqual(t, each, 150.0, "too little to be a measurement")
+	assert.GreaterOrEqual(t, each, 150.0, "too small to be a measurement")
 	t.Logf("%.0f bytes per tool, its name of %d bytes included", each, len(names[0]))
 	assert.Equal(t, tools, r.Len())
 	runtime.KeepAlive(names)
@@ -195,7 +195,7 @@ func TestRegistry_StartsNoGoroutine(t *testing.T) {
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before)
 }
 
-func TestGuard_HealthyCallAllocatesTwiceAtMost(t *testing.T) {
+func TestGuard_HealthyCallAllocatesItsContext(t *testing.T) {
 	g := guardOn(t, NewRegistry(), nil)
 	ctx := context.Background()
 	fn := func(context.Context, string) (string, error) { return "x", nil }
@@ -209,11 +209,11 @@ func TestGuard_HealthyCallAllocatesTwiceAtMost(t *testing.T) {
 		most float64
 		call func()
 	}{
-		"Call":            {1, func() { _, _ = Call(ctx, g, "a", fn) }},
-		"Call, untracked": {2, func() { _, _ = Call(ctx, untracked, "a", fn) }},
-		"Call, observed":  {1, func() { _, _ = Call(ctx, observed, "a", fn) }},
-		"Wrap":            {2, func() { _, _ = wrapped.Call(ctx, 7) }},
-		"Call with check": {4, func() { _, _ = Call(ctx, g, "a", fn, checked) }},
+		"Call":            {3, func() { _, _ = Call(ctx, g, "a", fn) }},
+		"Call, untracked": {4, func() { _, _ = Call(ctx, untracked, "a", fn) }},
+		"Call, observed":  {3, func() { _, _ = Call(ctx, observed, "a", fn) }},
+		"Wrap":            {4, func() { _, _ = wrapped.Call(ctx, 7) }},
+		"Call with check": {5, func() { _, _ = Call(ctx, g, "a", fn, checked) }},
 	} {
 		if got := testing.AllocsPerRun(1000, c.call); got > c.most {
 			t.Errorf("%s allocates %v times, want %v at most", name, got, c.most)

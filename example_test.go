@@ -312,7 +312,7 @@ func ExampleRegistry_OnTransition() {
 	// search: half-open -> closed, probe_succeeded, streak 0
 }
 
-// errPending and quotaError are errors that only their owner understands.
+// errPending and quotaError are errors that the library cannot know.
 var errPending = errors.New("waiting for approval")
 
 type quotaError struct{ resets time.Duration }
@@ -350,8 +350,8 @@ func ExampleErrorRules() {
 	// tool temporarily unavailable: rate limited; retry after 90s
 }
 
-// The same error can be the fault of the model or of the tool. The code that knows
-// marks it.
+// The same error can be the fault of the model or of the tool. The code that knows the
+// fault marks the error.
 func ExampleWithVerdict() {
 	parse := func(arguments string) error {
 		var query struct{ Text string }
@@ -582,8 +582,8 @@ func ExampleToolError_MarshalJSON() {
 	// 404
 }
 
-// An engine with a loop of its own asks for the retry policy alone. Next records
-// the verdict, too.
+// An engine with its own loop uses the retry policy alone. Next records the verdict,
+// too.
 func ExampleGuard_Next() {
 	registry := toolhealth.NewRegistry()
 	config := toolhealth.DefaultGuardConfig()
@@ -727,7 +727,7 @@ func newGuard(file []byte) (*toolhealth.Guard, error) {
 	return toolhealth.NewGuard(&toolhealth.Gate{Registry: registry, Router: router}, c.Guard)
 }
 
-// By name: for engines that carry nothing from before a call to after it.
+// By name: for engines that cannot carry a permit from before a call to after it.
 func Example_byName() {
 	registry := toolhealth.NewRegistry()
 	for range 4 {
@@ -879,8 +879,8 @@ type googleError struct {
 
 func (e *googleError) Error() string { return "google" }
 
-// A model that is still offered a tool which is out calls it again: leave it out
-// of the next request.
+// A model calls an unavailable tool again if it is still offered: leave the tool out of
+// the next request.
 func ExampleGate_Offer() {
 	router, err := toolhealth.NewHealthRouter(map[string][]string{"search": {"archive"}})
 	if err != nil {

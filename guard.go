@@ -2,12 +2,10 @@ package toolhealth
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime/debug"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,8 +108,8 @@ func (g *Guard) policy(tool string) *Policy {
 // with it is the last one that fn returned. Only an error that the Gate's Classify
 // calls a success is returned as it is, with its result.
 //
-// Call allocates once for a tool that is tracked, if fn succeeds at once, the policy
-// has no Timeout and there are no options.
+// Call allocates the ctx of the attempt, which is three times, for a tool that is
+// tracked, if fn succeeds at once, the policy has no Timeout and there are no options.
 func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx context.Context, tool string) (Out, error), options ...CallOption[Out]) (Out, error) {
 	var o *callOptions[Out]
 	if len(options) > 0 {
@@ -181,7 +179,7 @@ func runTool[Out any](f *callFrame, fn func(context.Context, string) (Out, error
 			err = &PanicError{Value: recover(), Stack: debug.Stack()}
 		}
 	}()
-	if out, err = fn(f, *f.Tool); err == nil && o != nil {
+	if out, err = fn(f, *f.Attempt.Tool); err == nil && o != nil {
 		err = o.check(out)
 	}
 	returned = true
@@ -201,42 +199,49 @@ type (
 	askedOf   = frame.Options[CallInfo]
 )
 
-// call is one guarded call: the attempts of the tool that was asked for, then
-// those of its substitutes. It lives on the stack of Call.
+// call is one guarded call: the attempts of the tool that was asked for, then those of
+// its substitutes. It lives on the stack of Call.
 type call struct {
+	turn
+
 	g         *Guard
 	registry  *Registry       // nil if nothing is kept
 	ctx       context.Context // the caller's
 	caller    *callFrame      // the nearest frame of ctx; nil if there is none
 	options   askedOf         // of caller
-	outer     *callFrame      // the attempt that ctx is inside of; nil if there is none
+	nested    bool            // ctx is that of an attempt that is running
 	requested string          // the tool that was asked for
+	acts      bool            // requested has side effects, so whatever serves for it has
 	wiring    *wiring         // of a Tool; nil for Call, whose function takes any name
 
-	// The tool that is being tried.
+	begun     int64
+	slot      *flight.Slot // of the call among the running ones; nil if requested is not tracked
+	stats     *guardStats  // of requested; nil if it is not tracked
+	attempts  int          // runs of all tools
+	answered  bool         // a tool has answered
+	replace   bool         // a substitute or a Partial handler may step in
+	postponed bool         // requested waits for another attempt while substitutes are tried
+	failures  []Candidate
+	canceled  error
+}
+
+// turn is what a call knows of the tool that it is trying.
+type turn struct {
 	tool       string
 	substitute bool // it is not the one that was asked for
 	policy     *Policy
 	riding     bool // the call is part of an outer one of the same tool: neither admitted nor counted
-	tries      int  // runs of tool
 	admission
 	counts  *guardStats // of tool; nil if it is not tracked
-	frame   *callFrame  // the ctx of the attempt
+	frame   *callFrame  // the ctx of the attempt; nil before the first
+	tries   int         // runs of tool
 	ended   int64       // when the last attempt ended
 	last    Verdict     // of the last attempt
 	lastErr error
+	failed  bool          // a failed attempt may have reached the tool
 	repeat  bool          // the tool is tried again after wait
+	token   bool          // of its budget, for that
 	wait    time.Duration // before the next attempt
-
-	// The call as a whole.
-	begun    int64
-	slot     *flight.Slot // of the call among the running ones; nil if requested is not tracked
-	stats    *guardStats  // of requested; nil if it is not tracked
-	attempts int          // runs of all tools
-	answered bool         // a tool has answered
-	replace  bool         // a substitute or a Partial handler may step in
-	failures []Candidate
-	canceled error
 }
 
 func (c *call) begin(ctx context.Context, g *Guard, tool string) {
@@ -251,11 +256,12 @@ func (c *call) begin(ctx context.Context, g *Guard, tool string) {
 		c.registry = r
 	}
 	c.caller = frame.Of[CallInfo](ctx)
-	c.options, c.outer = c.caller.Ask(), c.caller.Attempt()
+	c.options, c.nested = c.caller.Ask(), c.caller.Nested()
 	if c.options.Info != nil {
 		*c.options.Info = CallInfo{}
 	}
 	c.tool, c.policy, c.begun = tool, g.policy(tool), c.now()
+	c.acts = c.policy.SideEffects
 }
 
 func (c *call) now() int64 {
@@ -279,21 +285,30 @@ func (c *call) run(try func() error) *ToolError {
 	return c.end()
 }
 
-// serve tries the tool that was asked for, then its substitutes in their order.
+// serve tries the tool that was asked for, then its substitutes, then, if it would have
+// had to wait for another attempt, that one again.
 func (c *call) serve(try func() error) {
-	c.turn(c.start(), try)
-	for _, tool := range c.substitutes() {
-		if !c.replace || c.riding || c.options.NoFallback || c.ctx.Err() != nil {
+	c.take(c.start(), try)
+	if c.answered {
+		return
+	}
+	primary := c.turn
+	for _, tool := range c.registry.order(c.substitutes()) {
+		if !c.mayReplace() {
 			return
 		}
 		switch {
-		case c.outer.Inside(tool): // it is running already, further out
+		case c.caller.Inside(tool, c.registry): // it is running already, further out
 		case !c.wiring.serves(tool):
 			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Verdict: vNoFunction, Err: errNoFunction}, true)
 		default:
-			c.tool, c.substitute, c.policy, c.tries = tool, true, c.g.policy(tool), 0
-			c.turn(c.admit(c.now()), try)
+			c.turn = turn{tool: tool, substitute: true, policy: c.g.policy(tool)}
+			c.take(c.admit(c.now()), try)
 		}
+	}
+	if c.postponed && c.mayReplace() {
+		c.turn = primary
+		c.resume(try)
 	}
 }
 
@@ -307,25 +322,91 @@ func (c *call) substitutes() []string {
 	return names
 }
 
-// turn makes all attempts of one tool.
-func (c *call) turn(admitted bool, try func() error) {
+// mayReplace reports whether another candidate may serve.
+func (c *call) mayReplace() bool {
+	return c.replace && !c.riding && !c.options.NoFallback && c.ctx.Err() == nil
+}
+
+// take makes all attempts of one tool.
+func (c *call) take(admitted bool, try func() error) {
 	for admitted {
 		c.once(try)
-		if !c.repeat {
+		if !c.repeat || c.postpone() {
 			return
 		}
-		bucket := c.counts
-		admitted = c.pause() && c.admit(c.now()) // if a hook ends the goroutine, abort returns the token
-		if c.repeat = false; !admitted {
-			c.policy.returnToken(bucket)
-		}
+		admitted = c.again()
 	}
 }
 
-// once makes one attempt and reports how it went, also if the tool function ends
-// the goroutine.
+// again waits, and asks for another attempt.
+func (c *call) again() bool {
+	stats := c.counts
+	admitted := c.pause() && c.admit(c.now()) // if a hook ends the goroutine, abort returns the token
+	if c.repeat = false; !admitted {
+		c.returnToken(stats)
+	}
+	return admitted
+}
+
+// postpone reports whether a substitute is tried before the primary's next attempt, and
+// notes why: the tool stated a wait of more than a second, or the attempt may not fit
+// the caller's time.
+func (c *call) postpone() bool {
+	stated := c.last.RetryAfter > time.Second
+	left, bounded := c.left()
+	tight := bounded && left-c.wait < time.Duration(c.ended-c.admission.start)
+	if !stated && !tight || !c.substituteIsFree() {
+		return false
+	}
+	reason := StopRetryExhausted
+	if stated {
+		reason = StopRateLimited
+	}
+	c.returnToken(c.counts)
+	c.ended, c.repeat = max(c.now(), c.ended), false
+	c.fail(Candidate{Tool: c.tool, Reason: reason, Verdict: c.last, RetryAfter: max(c.last.RetryAfter, 0), Err: c.lastErr}, true)
+	c.postponed = true
+	return true
+}
+
+// substituteIsFree reports whether a substitute may serve, and would be admitted now.
+func (c *call) substituteIsFree() bool {
+	if c.substitute || c.postponed || c.options.NoFallback || !c.replaceable(RetryAllowed) {
+		return false
+	}
+	for _, tool := range c.substitutes() {
+		if c.wiring.serves(tool) && c.registry.Available(tool) && !c.caller.Inside(tool, c.registry) {
+			return true
+		}
+	}
+	return false
+}
+
+// resume makes the primary's postponed attempts, if what is left of the wait fits.
+func (c *call) resume(try func() error) {
+	c.wait = max(c.wait-time.Duration(c.now()-c.ended), 0)
+	if left, bounded := c.left(); bounded && left <= c.wait {
+		return
+	}
+	if c.token = c.token && c.counts != nil; c.token && !c.policy.takeToken(c.counts, c.now()) {
+		c.token = false
+		c.failures[0].Reason = StopRetryBudgetExhausted
+		return
+	}
+	c.repeat = true
+	c.take(c.again(), try)
+}
+
+// left returns the time until the caller's deadline, and false if there is none.
+func (c *call) left() (time.Duration, bool) {
+	deadline, bounded := c.ctx.Deadline()
+	return time.Until(deadline), bounded
+}
+
+// once makes one attempt and reports how it went, also if the tool function ends the
+// goroutine, or a method of the caller's ctx panics.
 func (c *call) once(try func() error) {
-	cancel := c.enter()
+	var cancel context.CancelFunc
 	err := errGoexit
 	defer func() {
 		if cancel != nil {
@@ -333,8 +414,16 @@ func (c *call) once(try func() error) {
 		}
 		c.done(err)
 	}()
+	if c.sideEffects() {
+		c.caller.Act()
+	}
+	cancel = c.enter()
+	defer c.frame.Attempt.End()
 	err = try()
 }
+
+// sideEffects reports whether a run of the tool may change something.
+func (c *call) sideEffects() bool { return c.acts || c.policy.SideEffects }
 
 // start admits the first attempt.
 func (c *call) start() bool {
@@ -342,7 +431,7 @@ func (c *call) start() bool {
 		c.cancel(err, nil)
 		return false
 	}
-	if c.outer.Inside(c.tool) {
+	if c.caller.Inside(c.tool, c.registry) {
 		c.riding, c.admission = true, admission{start: c.begun}
 		return true
 	}
@@ -361,7 +450,7 @@ func (c *call) admit(now int64) bool {
 		c.count(true)
 		return true
 	}
-	n, a := r.admit(c.tool, now, int64(c.policy.Timeout), true)
+	n, a := r.admit(c.tool, now, request{leaseFloor: int64(c.policy.Timeout), permit: true, noProbe: c.options.NoProbe})
 	c.admission, c.counts = admission{node: n, epoch: a.Epoch, start: now, probe: a.Probe}, nil
 	if n != nil {
 		c.counts = n.Value.guardStats()
@@ -399,23 +488,28 @@ func (c *call) count(admitted bool) {
 	}
 }
 
-// enter makes the ctx of the attempt, and returns its cancel if the attempt has a
-// time limit.
+// enter makes the ctx of the attempt, which ends with the attempt, and returns its
+// cancel.
 func (c *call) enter() context.CancelFunc {
-	ctx, cancel := c.ctx, context.CancelFunc(nil)
+	var ctx context.Context
+	var cancel context.CancelFunc
 	if c.policy.Timeout > 0 {
-		ctx, cancel = context.WithTimeout(ctx, c.policy.Timeout)
+		ctx, cancel = context.WithTimeout(c.ctx, c.policy.Timeout)
+	} else {
+		ctx, cancel = context.WithCancel(c.ctx)
 	}
-	c.frame = &callFrame{Context: ctx}
+	var options *askedOf
 	if c.caller != nil {
-		c.frame.Options = c.caller.Options
+		options = c.caller.Options
 	}
+	var name *string
 	if c.node != nil {
-		c.frame.Tool = c.node.NameRef()
+		name = c.node.NameRef()
 	} else {
 		tool := c.tool
-		c.frame.Tool = &tool
+		name = &tool
 	}
+	c.frame = frame.Enter(ctx, options, name, c.registry)
 	return cancel
 }
 
@@ -434,11 +528,15 @@ func (c *call) done(err error) {
 			c.admission.succeed(c.registry, c.ended)
 		}
 	}
+	if c.sideEffects() && c.last.NotSent {
+		c.caller.Unact()
+	}
 	if c.answered {
 		c.observe(StopNone, 0)
 		return
 	}
 	reason, wait := c.judge()
+	c.failed = c.failed || c.last.Outcome == OutcomeFailure && !c.last.NotSent
 	if reason == RetryAllowed {
 		c.repeat, c.wait = true, wait
 	} else {
@@ -467,7 +565,7 @@ func (c *call) classify(err error) {
 			c.report(c.registry, c.last, c.ended)
 		}
 	}()
-	if c.frame.Err() != nil && c.ctx.Err() == nil {
+	if c.frame != nil && c.frame.Err() != nil && c.ctx.Err() == nil {
 		err = &attemptTimeoutError{err}
 	}
 	took := time.Duration(c.ended - c.admission.start)
@@ -481,7 +579,7 @@ func (c *call) classify(err error) {
 // judge says how to go on after a failed attempt, and what wait goes with it.
 func (c *call) judge() (StopReason, time.Duration) {
 	limit := c.policy.MaxAttempts
-	if c.outer != nil || c.substitute {
+	if c.nested || c.substitute {
 		limit = 1 // retries are the outermost call's; a substitute has one attempt
 	}
 	var open StopReason
@@ -489,13 +587,13 @@ func (c *call) judge() (StopReason, time.Duration) {
 	if c.node != nil {
 		open, wait = c.registry.openFor(c.tool, c.last.Outcome)
 	}
-	acts := c.policy.SideEffects || unknownInside(c.lastErr)
-	switch reason := stopReason(c.last, c.tries, limit, open, acts); reason {
+	// A conflict after an attempt that may have run is that attempt, still in progress.
+	pending := c.failed && c.last.Outcome == OutcomeRejected && c.last.Kind == KindConflict
+	switch reason := stopReason(c.last, c.tries, limit, open, c.unsafe(), pending); reason {
 	case StopCircuitOpen, StopIsolated:
 		return reason, wait
 	case RetryAllowed:
-		deadline, _ := c.ctx.Deadline()
-		return c.policy.nextWait(c.last, c.tries, deadline, c.counts)
+		return c.plan()
 	case StopCanceled:
 		c.canceled = c.ctx.Err()
 		return reason, 0
@@ -503,12 +601,49 @@ func (c *call) judge() (StopReason, time.Duration) {
 		if c.last.Kind == KindTimeout {
 			c.canceled = c.ctx.Err() // if the time that was up is the caller's
 		}
+		if reason == StopNonRetryable && c.canceled != nil {
+			reason = StopTimeout
+		}
 		return reason, max(c.last.RetryAfter, 0)
 	}
 }
 
-// unknownInside reports whether err is that of a guarded call further in whose
-// tool may have acted: then this tool may have acted, too.
+// plan says how long to wait before the next attempt, or why there is none.
+func (c *call) plan() (StopReason, time.Duration) {
+	room := time.Duration(math.MaxInt64)
+	if left, bounded := c.left(); bounded {
+		room = left
+	}
+	reason, wait, costs := c.policy.nextWait(c.last, c.tries, room)
+	if reason != RetryAllowed {
+		return reason, wait
+	}
+	if c.token = costs && c.counts != nil; c.token && !c.policy.takeToken(c.counts, c.now()) {
+		c.token = false
+		return StopRetryBudgetExhausted, max(c.last.RetryAfter, 0)
+	}
+	return RetryAllowed, wait
+}
+
+// returnToken gives back the token of an attempt that is not made now.
+func (c *call) returnToken(stats *guardStats) {
+	if c.token {
+		stats.tokens.Return()
+	}
+}
+
+// unsafe reports whether the attempt may have changed something, itself or by a tool
+// further in.
+func (c *call) unsafe() bool {
+	switch {
+	case c.sideEffects() && !c.last.NotSent, unknownInside(c.lastErr):
+		return true
+	}
+	return c.frame != nil && c.frame.Attempt.MayHaveActed()
+}
+
+// unknownInside reports whether err is that of a guarded call further in whose tool may
+// have acted. The frames say so, too, unless the tool function lost its ctx.
 func unknownInside(err error) bool {
 	var buf [8]error
 	nodes, _ := errfacts.Tree(buf[:0], err)
@@ -530,7 +665,7 @@ func (c *call) replaceable(reason StopReason) bool {
 	case c.last.Outcome == OutcomeNeutral && c.last.Kind == KindDenied:
 		return false
 	}
-	return !c.policy.SideEffects || c.last.NotSent
+	return !c.unsafe()
 }
 
 // pause waits before the next attempt; false if the caller has given up.
@@ -560,7 +695,11 @@ func (c *call) cancel(err, last error) {
 // fail notes that a candidate is out. replace says whether another may step in.
 func (c *call) fail(f Candidate, replace bool) {
 	f.Kind = f.Verdict.Kind
-	c.failures = append(c.failures, f)
+	if c.postponed && !c.substitute {
+		c.failures[0] = f
+	} else {
+		c.failures = append(c.failures, f)
+	}
 	c.replace = replace
 }
 
@@ -590,7 +729,7 @@ func (c *call) end() *ToolError {
 	if info := c.options.Info; info != nil {
 		info.Requested, info.Attempts = c.requested, c.attempts
 		if e == nil {
-			info.Served = c.tool
+			info.Served, info.Skipped = c.tool, c.failures
 		} else {
 			info.Reason = e.Reason
 		}
@@ -604,7 +743,7 @@ func (c *call) end() *ToolError {
 // abort ends a call whose goroutine is ending, perhaps before anything was noted.
 func (c *call) abort() {
 	if c.repeat {
-		c.policy.returnToken(c.counts)
+		c.returnToken(c.counts)
 	}
 	if len(c.failures) == 0 { // end ignores it if a tool has answered
 		c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Verdict: c.last, Err: errGoexit}, false)
@@ -616,7 +755,7 @@ func (c *call) abort() {
 func (c *call) failure() *ToolError {
 	e := &ToolError{Tool: c.requested, Attempts: c.attempts, Candidates: c.failures, Canceled: c.canceled}
 	for _, f := range c.failures {
-		known := f.RetryAfter > 0 && f.Reason != StopUnknownTool // that one says no more than a cooldown
+		known := hint(f.Reason, f.RetryAfter) > 0
 		if known && (e.RetryAfter == 0 || f.RetryAfter < e.RetryAfter) {
 			e.RetryAfter = f.RetryAfter
 		}
@@ -698,40 +837,48 @@ func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 	policy := g.policy(tool)
 	open, wait := r.openFor(tool, v.Outcome)
 	d.Wait = max(v.RetryAfter, 0)
-	d.Reason = stopReason(v, attempt, policy.MaxAttempts, open, policy.SideEffects)
+	d.Reason = stopReason(v, attempt, policy.MaxAttempts, open, policy.SideEffects && !v.NotSent, false)
 	switch d.Reason {
 	case StopCircuitOpen, StopIsolated:
 		d.Wait = wait
 	case RetryAllowed:
-		d.Reason, d.Wait = policy.nextWait(v, attempt, time.Time{}, stats)
+		var costs bool
+		d.Reason, d.Wait, costs = policy.nextWait(v, attempt, math.MaxInt64)
+		if costs && stats != nil && !policy.takeToken(stats, r.now()) {
+			d.Reason, d.Wait = StopRetryBudgetExhausted, max(v.RetryAfter, 0)
+		}
 	}
 	return d
 }
 
-// nextWait says how long to wait before the next attempt, and takes a token for
-// it, or says why there is none. The zero deadline means that there is none.
-func (c *Policy) nextWait(v Verdict, attempt int, deadline time.Time, stats *guardStats) (StopReason, time.Duration) {
-	d := retry.Delay(c.BackoffBase, c.BackoffMax, c.BackoffFactor, attempt)
-	d = retry.Jitter(d, c.Jitter, rand.Float64())
-	asked := v.RetryAfter > 0 && v.RetryAfter >= d
-	d = max(d, v.RetryAfter)
-	if (c.MaxWait > 0 && d > c.MaxWait) || (!deadline.IsZero() && time.Until(deadline) <= d) {
-		if asked {
-			return StopRateLimited, v.RetryAfter
+// nextWait says how long to wait before the next attempt, and whether that costs a
+// token, or why there is none. room is the time that the caller has left. The wait that
+// the tool stated, or the back-off without its jitter, has to fit; the jitter takes at
+// most half of the room after it. A wait as the tool stated it costs no token.
+func (c *Policy) nextWait(v Verdict, attempt int, room time.Duration) (reason StopReason, wait time.Duration, costs bool) {
+	stated := max(v.RetryAfter, 0)
+	backoff := retry.Delay(c.BackoffBase, c.BackoffMax, c.BackoffFactor, attempt)
+	wait, least := retry.Spread(stated, backoff, c.Jitter, rand.Float64())
+	if least >= room || c.MaxWait > 0 && least > c.MaxWait {
+		if stated > 0 && stated == least {
+			return StopRateLimited, stated, false
 		}
-		return StopRetryExhausted, max(v.RetryAfter, 0)
+		return StopRetryExhausted, stated, false
 	}
-	if c.RetryBudget > 0 && stats != nil && !stats.takeToken(c.RetryBudget) {
-		return StopRetryBudgetExhausted, max(v.RetryAfter, 0)
+	if c.MaxWait > 0 {
+		wait = min(wait, c.MaxWait)
 	}
-	return RetryAllowed, d
+	wait = min(wait, least+(room-least)/2)
+	return RetryAllowed, wait, c.RetryBudget > 0 && (stated == 0 || stated < least)
 }
 
-// returnToken gives back the token of a retry that is not made.
-func (c *Policy) returnToken(stats *guardStats) {
-	if stats != nil && c.RetryBudget > 0 {
-		stats.tokens.Return()
+// takeToken takes a token for a retry, or counts that there is none.
+func (c *Policy) takeToken(stats *guardStats, now int64) bool {
+	if stats.tokens.Take(c.RetryBudget, c.RetryRefill, now) {
+		return true
 	}
+	stats.exhausted.Add(1)
+	return false
 }
 
 // CallInfo says how one guarded call went. It is complete when the call has returned,
@@ -743,6 +890,7 @@ type CallInfo struct {
 	Waits     []time.Duration // waits between the attempts
 	Partial   bool            // whether the answer is the Partial handler's
 	Reason    StopReason      // StopNone after a success, a substitute's included
+	Skipped   []Candidate     // after a success, the candidates that did not serve, in order
 }
 
 // WithCallInfo returns a ctx for one guarded call, and the CallInfo that this call
@@ -761,137 +909,30 @@ func WithoutFallback(ctx context.Context) context.Context {
 	return &callFrame{Context: ctx, Options: &o}
 }
 
+// WithoutProbe returns a ctx for calls that must not be the probe of a tool, such as a
+// payment or a deletion: a tool that is not closed refuses them until another call has
+// closed it. It holds for a Guard and a Gate, and for calls inside the tool function.
+func WithoutProbe(ctx context.Context) context.Context {
+	o := frame.Of[CallInfo](ctx).Ask()
+	o.NoProbe = true
+	return &callFrame{Context: ctx, Options: &o}
+}
+
 // partialContext is the caller's ctx for a Partial handler: guarded calls there do
 // not write into this call's CallInfo.
 func (c *call) partialContext() context.Context {
 	if c.options.Info == nil {
 		return c.ctx
 	}
-	return &callFrame{Context: c.ctx, Options: &askedOf{NoFallback: c.options.NoFallback}}
-}
-
-// Candidate is a tool that a call tried or wanted to try.
-type Candidate struct {
-	Tool       string
-	Reason     StopReason
-	Kind       Kind    // that of Verdict
-	Verdict    Verdict // what its last attempt said; that of the refusal if it did not run
-	RetryAfter time.Duration
-	Err        error // the last error of the tool function, or why it did not run
-}
-
-// ToolError is the error of a guarded call. Its text is safe to show to the model. The
-// errors of the tools are not in it, but errors.Is and errors.As reach them: the
-// primary's first, then those of its substitutes.
-//
-// The tool's own answer, which the model may need after a rejected request, is the
-// result that came beside the error if CheckResult found it, or else the text of the
-// error of the SDK; see [ModelText].
-type ToolError struct {
-	Tool string // the tool that was asked for
-	// Reason is why the call ended: the primary's reason, unless a substitute may have
-	// acted or the caller gave up.
-	Reason     StopReason
-	Kind       Kind          // that of Verdict; KindRefused if no tool ran
-	Verdict    Verdict       // of the candidate whose reason Reason is
-	Attempts   int           // runs of tool functions in all
-	RetryAfter time.Duration // the smallest known wait of all candidates; zero means none
-	Candidates []Candidate   // the primary and the substitutes that were tried, in order
-	Canceled   error         // the caller's ctx.Err() if that ended the call, else nil
-}
-
-// Error returns the text for the model.
-func (e *ToolError) Error() string {
-	switch e.Reason {
-	case StopCircuitOpen, StopProbeInFlight, StopRateLimited, StopIsolated:
-		return refusals[e.Reason].Error() + retryText(hint(e.Reason, e.RetryAfter))
-	case StopUnknownTool:
-		return ErrUnknownTool.Error()
-	case StopCanceled:
-		return "tool call canceled"
-	case StopOutcomeUnknown:
-		return "tool outcome unknown: the action may have been carried out, check before repeating it"
-	}
-	text := "tool failed: "
-	if e.Attempts > 1 {
-		text = "tool failed after " + strconv.Itoa(e.Attempts) + " attempts: "
-	}
-	return text + kindPhrase(e.Kind) + retryText(e.RetryAfter)
-}
-
-// Details returns one line for logs: the tool, the reason, the kind, the attempts and
-// the error text of every candidate, which Error omits. It may hold host names and
-// secrets, and is not for the model.
-func (e *ToolError) Details() string {
-	text := fmt.Sprintf("%q: %v, kind %v, %d attempts", e.Tool, e.Reason, e.Kind, e.Attempts)
-	for _, c := range e.Candidates {
-		text += fmt.Sprintf("; %q: %v", c.Tool, c.Reason)
-		if c.Err != nil {
-			text += ": " + c.Err.Error()
-		}
-	}
-	return text
-}
-
-// decisive returns the candidate whose reason is that of the call: the primary, unless
-// a later one has canceled the call or may have acted. It is nil without candidates.
-func (e *ToolError) decisive() (d *Candidate) {
-	for i := range e.Candidates {
-		f := &e.Candidates[i]
-		if d == nil || f.Reason == StopCanceled || f.Reason == StopOutcomeUnknown {
-			d = f
-		}
-	}
-	return d
-}
-
-// Cause returns the error behind Reason: what the tool function returned last, the
-// *Refusal, or the caller's ctx.Err() if the call was canceled before a tool had
-// failed. It is the tool's own, so its text is for logs; see [ModelText].
-func (e *ToolError) Cause() error {
-	if d := e.decisive(); d != nil && d.Err != nil {
-		return d.Err
-	}
-	return e.Canceled
-}
-
-// Is reports whether the target is the sentinel of the error's reason.
-func (e *ToolError) Is(target error) bool {
-	return e.Reason >= StopCircuitOpen && e.Reason <= StopUnknownTool &&
-		(target == refusals[e.Reason] || target == ErrRefused)
-}
-
-// Unwrap returns the errors of the candidates, and the caller's ctx.Err() if
-// that ended the call.
-func (e *ToolError) Unwrap() []error {
-	errs := make([]error, 0, len(e.Candidates)+1)
-	for _, c := range e.Candidates {
-		if c.Err != nil {
-			errs = append(errs, c.Err)
-		}
-	}
-	if e.Canceled != nil {
-		errs = append(errs, e.Canceled)
-	}
-	return errs
-}
-
-func (e *ToolError) ran() bool { return e != nil && e.Attempts > 0 }
-
-// refused is the word of the refusals inside e.
-func (e *ToolError) refused() (Verdict, bool) { return Verdict{}, false }
-
-// MarshalJSON returns one small object for a tool result: reason, kind,
-// retry_after_seconds (whole seconds, rounded up; left out if there is none),
-// attempts and text.
-func (e *ToolError) MarshalJSON() ([]byte, error) {
-	return json.Marshal(modelJSON{e.Reason, e.Kind, wholeSeconds(hint(e.Reason, e.RetryAfter)), e.Attempts, e.Error()})
+	o := c.options
+	o.Info = nil
+	return &callFrame{Context: c.ctx, Options: &o}
 }
 
 var (
 	errGoexit = WithVerdict(errors.New("tool function ended its goroutine"),
 		Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched})
-	errNoFunction = WithVerdict(errors.New("no function was given for this tool"), vNoFunction)
+	errNoFunction = errors.New("no function was given for this tool")
 	vNoFunction   = Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, NotSent: true}
 	vCanceled     = Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled}
 )

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,7 +77,7 @@ func TestGuard_BreakerEndsRetries(t *testing.T) {
 	})
 }
 
-func TestGuard_NilAndZeroMakeTheCallOnce(t *testing.T) {
+func TestGuard_NilAndZeroMakeCallOnce(t *testing.T) {
 	for name, g := range map[string]*Guard{"nil": nil, "zero": {}} {
 		tool := plays()
 		out, err := Call(t.Context(), g, "a", tool.run)
@@ -92,7 +91,7 @@ func TestGuard_NilAndZeroMakeTheCallOnce(t *testing.T) {
 	g, err := NewGuard(nil, GuardConfig{Default: Policy{MaxAttempts: 3}})
 	require.NoError(t, err)
 	_, err = Call(t.Context(), g, "a", failing(errBusy).run)
-	assert.Equal(t, 3, toolError(t, err).Attempts, "a nil Gate is a zero Gate, and the policies apply")
+	assert.Equal(t, 3, toolError(t, err).Attempts, "a nil Gate works as a zero Gate, and the policies apply")
 
 	_, err = Call(noContext, g, "a", plays().run)
 	assert.NoError(t, err)
@@ -122,7 +121,7 @@ func TestGuardConfig_DefaultAndZeroAreValid(t *testing.T) {
 	assert.NoError(t, d.Validate())
 	assert.Equal(t, Policy{
 		MaxAttempts: 2, BackoffBase: 100 * time.Millisecond, BackoffMax: 5 * time.Second, BackoffFactor: 2,
-		Jitter: 1, MaxWait: 30 * time.Second, RetryBudget: 10,
+		Jitter: 1, MaxWait: 30 * time.Second, RetryBudget: 10, RetryRefill: 10 * time.Second,
 	}, d.Default)
 	assert.Equal(t, time.Second, d.DeadlineFloor)
 	extreme := Policy{MaxAttempts: math.MaxInt, BackoffFactor: 1000, Jitter: 1, RetryBudget: math.MaxInt}
@@ -193,7 +192,8 @@ func TestGuard_CallInfo(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, CallInfo{
 			Requested: "a", Served: "b", Attempts: 4,
-			Waits: []time.Duration{100 * time.Millisecond, 200 * time.Millisecond},
+			Waits:   []time.Duration{100 * time.Millisecond, 200 * time.Millisecond},
+			Skipped: []Candidate{{Tool: "a", Reason: StopRetryExhausted, Kind: KindServerError, Verdict: vRetry, Err: errBusy}},
 		}, *info)
 
 		ctx, info = WithCallInfo(WithoutFallback(t.Context()))
@@ -324,7 +324,7 @@ func TestGuard_TimeoutWithSideEffectsIsOutcomeUnknown(t *testing.T) {
 		assert.Equal(t, uint64(1), healthOf(t, r, "a").Failures, "the timeout still counts")
 		_, tried := r.Health("b")
 		assert.False(t, tried)
-		assert.False(t, partial, "a partial answer would hide it")
+		assert.False(t, partial, "a partial answer would hide the outcome")
 	})
 }
 
@@ -517,11 +517,11 @@ func TestGuard_GoexitSettlesPermit(t *testing.T) {
 	}
 }
 
-// The end of a call frees the place that it has among the running ones, which
-// another call may have taken by the time that its Partial handler returns.
+// The end of a call frees its slot among the running calls. Another call may have
+// taken the slot by the time that the Partial handler returns.
 func TestGuard_CallFreesItsSlotOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const others = 5 // as many places as there are at first
+		const others = 5 // as many calls as there are slots at first
 		g := guardOn(t, patient(t), func(c *GuardConfig) { c.Default.MaxAttempts = 1 })
 		r := g.gate.Registry
 		r.RecordSuccess("a", 0)
@@ -540,50 +540,4 @@ func TestGuard_CallFreesItsSlotOnce(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, healthOf(t, r, "a").Guard.InFlight)
 	})
-}
-
-// lateContext is a context that ends while its Done is being asked for, and not
-// before the tool function and all that runs after it have ended.
-type lateContext struct {
-	context.Context
-	over atomic.Bool
-}
-
-func (c *lateContext) Done() <-chan struct{} {
-	time.Sleep(time.Second)
-	c.over.Store(true)
-	done := make(chan struct{})
-	close(done)
-	return done
-}
-
-func (c *lateContext) Err() error {
-	if c.over.Load() {
-		return context.Canceled
-	}
-	return nil
-}
-
-// The guard finds an answer and the end of its patience at once, and takes one of
-// the two at random: the answer counts.
-func TestGuard_DetachedAnswerAtEndOfContextIsNotLost(t *testing.T) {
-	for range 50 {
-		for _, tracked := range []bool{true, false} {
-			synctest.Test(t, func(t *testing.T) {
-				var r *Registry
-				if tracked {
-					r = patient(t)
-				}
-				g := guardOn(t, r, func(c *GuardConfig) { c.Default = Policy{Detach: true} })
-				answer, err := Call(&lateContext{Context: t.Context()}, g, "a", func(context.Context, string) (string, error) {
-					return "just in time", nil
-				})
-				assert.NoError(t, err)
-				assert.Equal(t, "just in time", answer)
-				if tracked {
-					assert.Zero(t, healthOf(t, r, "a").Guard.Abandoned)
-				}
-			})
-		}
-	}
 }

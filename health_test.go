@@ -209,7 +209,7 @@ func TestHealth_HostileNames(t *testing.T) {
 	for name := range names {
 		assert.True(t, r.AllowRequest(name))
 		failTimes(r, name, 3)
-		assert.Equal(t, name, healthOf(t, r, name).Tool, "kept as it was given")
+		assert.Equal(t, name, healthOf(t, r, name).Tool, "the name is unchanged")
 	}
 	text, err := json.Marshal(r.HealthSummary())
 	require.NoError(t, err)
@@ -230,7 +230,7 @@ func TestHealth_HostileNames(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// All fields of a tool's health, at each stage of its life.
+// The test checks all fields of a tool's health, at each stage of its life.
 func TestHealth_EveryFieldThroughOneLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

@@ -205,7 +205,7 @@ func (a *actor) gaps() (gaps []time.Duration) {
 	return gaps
 }
 
-// toolError returns err as a *ToolError, which it must be.
+// toolError returns err as a *ToolError, or fails the test.
 func toolError(t testing.TB, err error) *ToolError {
 	t.Helper()
 	var e *ToolError

@@ -18,8 +18,8 @@ import (
 	"github.com/toolhealth/toolhealth/internal/machine"
 )
 
-// stressFor is how long a race is tried for: long enough for each interleaving to
-// come up many times.
+// stressFor returns how long to try a race: long enough for each interleaving to come
+// up many times.
 func stressFor() time.Duration {
 	if testing.Short() {
 		return 20 * time.Millisecond
@@ -57,12 +57,12 @@ func TestRegistry_EvictionAndAdmissionNeverBothSucceed(t *testing.T) {
 		before := e.snap.Load()
 		if e.evict(r.now()) {
 			evicted++
-			for range 20 { // nobody is in, and nobody gets in
+			for range 20 { // no caller is admitted during the eviction
 				assert.Zero(t, out[0].Load()+out[1].Load())
 			}
 			e.snap.Store(before)
 		} else {
-			assert.False(t, e.snap.Load().Evicted, "what was called off leaves no trace")
+			assert.False(t, e.snap.Load().Evicted, "an eviction that was called off leaves no trace")
 		}
 		r.mu.Unlock()
 	}
@@ -70,7 +70,7 @@ func TestRegistry_EvictionAndAdmissionNeverBothSucceed(t *testing.T) {
 	callers.Wait()
 	assert.Positive(t, evicted)
 	assert.Equal(t, uint64(0), healthOf(t, r, "search").InFlight)
-	assert.False(t, r.waitEvicted(n), "it never left")
+	assert.False(t, r.waitEvicted(n), "the node never left the table")
 }
 
 func TestRegistry_EvictionIsCalledOffForEarlierPermit(t *testing.T) {
@@ -91,8 +91,8 @@ func TestRegistry_EvictionIsCalledOffForEarlierPermit(t *testing.T) {
 	assert.True(t, e.snap.Load().Evicted)
 }
 
-// A caller that finds its tool just evicted asks again, and every permit that it
-// counted on the way is given back.
+// A caller that finds its tool just evicted asks again, and gives back every permit
+// that it counted meanwhile.
 func TestRegistry_CallerRetriesUntilEvictionHasEnded(t *testing.T) {
 	r := NewRegistry()
 	g := &Gate{Registry: r}
@@ -100,7 +100,7 @@ func TestRegistry_CallerRetriesUntilEvictionHasEnded(t *testing.T) {
 	e := &r.table.Get("search").Value
 	before := e.snap.Load()
 	e.snap.Store(evictedUnder(before.Params))
-	_, ok := e.tryAdmit(0, 0)
+	_, ok := e.tryAdmit(0, request{})
 	assert.False(t, ok)
 	var caller sync.WaitGroup
 	caller.Go(func() {
@@ -116,8 +116,8 @@ func TestRegistry_CallerRetriesUntilEvictionHasEnded(t *testing.T) {
 	assert.Equal(t, uint64(1), healthOf(t, r, "search").InFlight)
 }
 
-// The quick way in counts a permit and finds the tool changed: then it must not
-// leave the permit behind.
+// The fast admission counts a permit and then finds that the tool has changed. It must
+// not leave the permit behind.
 func TestRegistry_FastAdmissionLeavesNoPermitBehind(t *testing.T) {
 	r := NewRegistry()
 	r.AllowRequest("search")
@@ -152,7 +152,7 @@ func TestRegistry_FastAdmissionLeavesNoPermitBehind(t *testing.T) {
 }
 
 // A tool that has never changed shares its snapshot with others, and a new config
-// gives it another one; what happens at the same moment is kept.
+// gives it another one. An event at the same moment must not be lost.
 func TestRegistry_ConcurrentConfigAndFirstFailureBothCount(t *testing.T) {
 	p := [2]*machine.Params{newParams(DefaultBreakerConfig()), newParams(BreakerConfig{FailureThreshold: 9, RecoveryDuration: 1})}
 	rounds := 0
@@ -179,7 +179,7 @@ func TestRegistry_ConcurrentConfigAndFirstFailureBothCount(t *testing.T) {
 	assert.Equal(t, machine.Snapshot{Params: p[1], Epoch: 1}, *p[1].Initial)
 }
 
-// Every change is one swap: none of many at once is lost.
+// Every change is one swap, so that no concurrent change is lost.
 func TestRegistry_NoConcurrentFailureIsLost(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.Breaker.FailureThreshold = 0 })
 	var group sync.WaitGroup
@@ -207,8 +207,8 @@ func TestRegistry_ConcurrentFailuresOpenOnce(t *testing.T) {
 	}
 }
 
-// What happens between two instructions of another goroutine: most of these
-// tests try the moment very often, the others set up by hand what it leaves.
+// These tests are for events between two instructions of another goroutine. Most of
+// them try the race very often; the others set up its result by hand.
 
 // atOnce runs do on n goroutines that start together.
 func atOnce(n int, do func(i int)) {
@@ -291,7 +291,7 @@ func TestRegistry_ResetWaitsForEvictionAndFindsNoTool(t *testing.T) {
 	r.mu.Lock()
 	n.Value.snap.Store(evictedUnder(n.Value.snap.Load().Params))
 	var done sync.WaitGroup
-	done.Go(func() { assert.False(t, r.Reset("search", ""), "there is no such tool any more") })
+	done.Go(func() { assert.False(t, r.Reset("search", ""), "the tool has been evicted") })
 	time.Sleep(5 * time.Millisecond)
 	r.drop(n)
 	r.mu.Unlock()
@@ -374,12 +374,12 @@ func TestRegistry_RegisteredEntryIsNeverEvicted(t *testing.T) {
 	assert.Equal(t, []string{"a"}, namesOf(r))
 }
 
-// The cases that need a look inside: clocks that a test cannot turn, and counters
+// These cases need private fields: clocks that a test cannot turn back, and counters
 // that it cannot fill.
 
 func TestC83_OnlyMonotonicTimeDecides(t *testing.T) {
 	r := NewRegistry()
-	assert.Contains(t, r.base.String(), " m=", "the base must keep its monotonic reading, and so each difference")
+	assert.Contains(t, r.base.String(), " m=", "the base must keep its monotonic reading, so that differences are monotonic")
 	b, err := NewBreaker(DefaultBreakerConfig())
 	require.NoError(t, err)
 	assert.Contains(t, b.base.String(), " m=")
@@ -408,9 +408,9 @@ func TestC83_ClockThatGoesBackStandsStill(t *testing.T) {
 	})
 }
 
-func TestC84_SuspendedHostCostsNobodyAnything(t *testing.T) {
-	// Monotonic time stands still while the host sleeps, on systems where it does:
-	// calls have taken what it says, and a cooldown goes on where it was.
+func TestC84_SuspendedHostCostsNothing(t *testing.T) {
+	// On some systems monotonic time stands still while the host sleeps: calls have
+	// taken the monotonic time, and a cooldown goes on where it stood.
 	synctest.Test(t, func(t *testing.T) {
 		r := registryWith(t, func(c *Config) { c.Breaker.SlowCallDuration = 10 * time.Second })
 		gate := &Gate{Registry: r}
@@ -432,7 +432,7 @@ func TestC84_SuspendedHostCostsNobodyAnything(t *testing.T) {
 	})
 }
 
-func TestC86_CountersNeitherWrapNorDisturbTheBreaker(t *testing.T) {
+func TestC86_CountersNeitherWrapNorDisturbBreaker(t *testing.T) {
 	for _, total := range []uint64{1<<31 - 2, 1<<32 - 2, 1<<63 - 2} {
 		r := NewRegistry()
 		r.Record("search", Verdict{Outcome: OutcomeFailure, Kind: KindTimeout}, time.Second)

@@ -177,7 +177,7 @@ func (r *Registry) AllowRequest(tool string) bool {
 	if r.inert() {
 		return true
 	}
-	_, a := r.admit(tool, r.now(), 0, false)
+	_, a := r.admit(tool, r.now(), request{})
 	return a.Reason == machine.Admitted
 }
 
@@ -204,9 +204,16 @@ func (e *entry) refuse() {
 	}
 }
 
-// admit is AllowRequest in full. With permit it also counts a permit as given
-// out. The node is nil if the call is admitted untracked, or the tool is unknown.
-func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node, machine.Answer) {
+// request is what a caller wants beside an admission.
+type request struct {
+	leaseFloor int64 // the shortest lease, if the call is the probe
+	permit     bool  // count a permit as given out
+	noProbe    bool  // the call must not be the probe
+}
+
+// admit is AllowRequest in full. The node is nil if the call is admitted untracked, or
+// the tool is unknown.
+func (r *Registry) admit(tool string, now int64, want request) (*node, machine.Answer) {
 	for {
 		n, reason := r.entry(tool, now)
 		if n == nil {
@@ -217,17 +224,17 @@ func (r *Registry) admit(tool string, now, leaseFloor int64, permit bool) (*node
 			return nil, machine.Answer{Reason: machine.Reason(reason), Wait: r.conf.Load().breaker.Hint()}
 		}
 		e := &n.Value
-		if permit { // before the snapshot is looked at: see evict
+		if want.permit { // before the snapshot is looked at: see evict
 			e.stats.admitted.Add(1)
 		}
-		a, ok := e.tryAdmit(now, leaseFloor)
-		if permit && (!ok || a.Reason != machine.Admitted) {
+		a, ok := e.tryAdmit(now, want)
+		if want.permit && (!ok || a.Reason != machine.Admitted) {
 			e.stats.settled.Add(1)
 		}
 		if !ok {
 			continue // it has just been evicted
 		}
-		r.notifyAdmission(n, &a, permit)
+		r.notifyAdmission(n, &a, want.permit)
 		if a.Reason != machine.Admitted {
 			e.refuse()
 		} else {
@@ -277,12 +284,12 @@ func (r *Registry) admitFast(tool string) (*node, uint64) {
 }
 
 // tryAdmit asks the machine. A refusal needs no step.
-func (e *entry) tryAdmit(now, leaseFloor int64) (machine.Answer, bool) {
+func (e *entry) tryAdmit(now int64, want request) (machine.Answer, bool) {
 	if reason, wait, quiet := e.snap.Load().Refusal(now); quiet {
 		return machine.Answer{Reason: reason, Wait: wait}, true
 	}
 	var a machine.Answer
-	ok := e.apply(&machine.Event{Op: machine.OpAdmit, LeaseFloor: leaseFloor}, now, &e.stats, &a)
+	ok := e.apply(&machine.Event{Op: machine.OpAdmit, LeaseFloor: want.leaseFloor, NoProbe: want.noProbe}, now, &e.stats, &a)
 	return a, ok
 }
 
@@ -305,6 +312,20 @@ func (r *Registry) Available(tool string) bool {
 	}
 	reason, _, _ := s.Refusal(r.now())
 	return reason == machine.Admitted
+}
+
+// falters reports whether a tool is admitted although it is likely to fail: its breaker
+// is closed, its last call failed, and its score is below 0.5.
+func (r *Registry) falters(tool string) bool {
+	if r.inert() {
+		return false
+	}
+	n := r.table.Get(tool)
+	if n == nil {
+		return false
+	}
+	s := n.Value.snap.Load()
+	return s.State == machine.Closed && s.Streak > 0 && n.Value.stats.Read().Score() < 0.5
 }
 
 // known reports whether a tool without an entry would be admitted.

@@ -252,7 +252,7 @@ func TestRegistry_ParkedEntryReturnsWhenNothingHoldsIt(t *testing.T) {
 			permit, _ := g.Allow(noContext, "held")
 			return func() { permit.Release() }
 		}},
-		"a throttle that thaws": {wait: 10 * time.Second, hold: func(r *Registry, _ *Gate) func() {
+		"a throttle that ends": {wait: 10 * time.Second, hold: func(r *Registry, _ *Gate) func() {
 			r.Record("held", Verdict{Outcome: OutcomeThrottled, RetryAfter: 10 * time.Second}, 0)
 			return func() {}
 		}},
@@ -326,8 +326,8 @@ func TestRegistry_EntryThrottledWhileParkedReturns(t *testing.T) {
 	})
 }
 
-// An eviction marks the entry, then looks for permits, and gives up if there is one.
-// A call that ends in between must not be lost.
+// An eviction marks the entry, then looks for permits, and gives up if it finds one. A
+// call that ends in between must not be lost.
 func TestRegistry_ReportDuringCanceledEvictionCounts(t *testing.T) {
 	r := NewRegistry()
 	g := &Gate{Registry: r}
@@ -388,7 +388,7 @@ func TestRegistry_RegisterStopsAtMaxTools(t *testing.T) {
 	assert.EqualError(t, err, `toolhealth: registry is full: max_tools is 2, registering "c"`)
 	assert.NoError(t, r.Register("a", ToolOptions{}), "registering twice is no error")
 	assert.Equal(t, []string{"a", "b"}, namesOf(r))
-	assert.Empty(t, r.own, "a failed Register leaves no config")
+	assert.Empty(t, r.own, "a failed Register stores no config")
 	assert.True(t, r.Remove("a"))
 	assert.NoError(t, r.Register("c", ToolOptions{}))
 	r.AllowRequest("passing")
@@ -452,7 +452,7 @@ func TestRegistry_BoundHoldsForAMillionNames(t *testing.T) {
 				assert.Zero(t, s.Untracked)
 			case 10_000:
 				assert.Zero(t, s.Evicted)
-			default: // the one entry that may go comes up every 10,000/64 names
+			default: // the only evictable entry comes up every 10,000/64 names
 				assert.InDelta(t, names/(10_000/64), s.Evicted, float64(names)/1000)
 			}
 		}
@@ -718,7 +718,7 @@ func TestRegistry_ZeroThresholdClosesWhatIsNotIsolated(t *testing.T) {
 	assert.False(t, r.Available("open"), "the streak was kept")
 	require.NoError(t, r.Register("open", ToolOptions{Breaker: &BreakerConfig{}}))
 	assert.True(t, r.Available("open"))
-	assert.Equal(t, "open>closed reconfigured 5", events.of("open")[3], "Register tells hooks too")
+	assert.Equal(t, "open>closed reconfigured 5", events.of("open")[3], "Register calls hooks, too")
 }
 
 func TestRegistry_ResetAndIsolateBeginNewEpoch(t *testing.T) {

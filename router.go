@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/toolhealth/toolhealth/internal/fields"
+	"github.com/toolhealth/toolhealth/internal/frame"
 	"github.com/toolhealth/toolhealth/internal/machine"
 	"github.com/toolhealth/toolhealth/internal/nametable"
 	"github.com/toolhealth/toolhealth/internal/stamp"
@@ -74,31 +75,38 @@ func (r *HealthRouter) entry(tool string) (names []string, listed bool) {
 	return names, listed
 }
 
-// Resolve returns the tool to call for a tool: itself if it is available (so
-// that a recovered primary gets its probe), else its first substitute that is
-// available and not unhealthy, else the first available one, else itself and
-// false. It is a pure read and takes no probe. The answer may be out of date by the
-// time of the call, so to call a tool use [Gate.Allow], which admits while it
-// chooses. An engine that works by name asks Resolve which name to use, and then
-// AllowRequest with that name.
+// order returns substitutes in the order in which they are tried: that of the list, but
+// those that falter last. It allocates only if that makes a difference.
+func (r *Registry) order(list []string) []string {
+	if !slices.ContainsFunc(list, r.falters) {
+		return list
+	}
+	order := slices.DeleteFunc(slices.Clone(list), r.falters)
+	for _, name := range list {
+		if !slices.Contains(order, name) {
+			order = append(order, name)
+		}
+	}
+	return order
+}
+
+// Resolve returns the tool to call for a tool: the first that a call would be admitted
+// for, of the tool itself and then its substitutes, else the tool itself and false. A
+// substitute comes after the others if it falters: its breaker is closed, but its last
+// call failed and its score is below 0.5.
+//
+// Resolve is a pure read and takes no probe. The answer may be out of date by the time
+// of the call, so to call a tool use [Gate.Allow], which admits while it chooses. An
+// engine that works by name asks Resolve which name to use, and then AllowRequest with
+// that name.
 func (r *HealthRouter) Resolve(tool string, registry *Registry) (name string, available bool) {
 	if registry.Available(tool) {
 		return tool, true
 	}
-	fallback := ""
-	for _, s := range r.of(tool) {
-		if !registry.Available(s) {
-			continue
+	for _, name := range registry.order(r.of(tool)) {
+		if registry.Available(name) {
+			return name, true
 		}
-		if registry.HealthStatus(s) != Unhealthy {
-			return s, true
-		}
-		if fallback == "" {
-			fallback = s
-		}
-	}
-	if fallback != "" {
-		return fallback, true
 	}
 	return tool, false
 }
@@ -272,12 +280,21 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 		return Permit{node: n, gate: g, start: r.now(), stamp: stamp.New(epoch, false)}, nil
 	}
 	now := r.now()
-	n, a := r.admit(tool, now, 0, true)
+	want := request{permit: true}
+	if ctx != nil {
+		want.noProbe = frame.Of[CallInfo](ctx).Ask().NoProbe
+	}
+	n, a := r.admit(tool, now, want)
 	if a.Reason == machine.Admitted {
 		return newPermit(g, tool, n, a, now), nil
 	}
-	if name, n, a, ok := g.admitSubstitute(tool, now); ok {
-		return newPermit(g, name, n, a, now), nil
+	for _, name := range r.order(g.router().of(tool)) {
+		if !r.Available(name) {
+			continue
+		}
+		if n, a := r.admit(name, now, want); a.Reason == machine.Admitted {
+			return newPermit(g, name, n, a, now), nil
+		}
 	}
 	return Permit{}, newRefusal(tool, n, a)
 }
@@ -319,22 +336,6 @@ func newRefusal(tool string, n *node, a machine.Answer) *Refusal {
 		r.Tool, r.Streak, r.Kind, r.InRow = n.Name(), s.Streak, Kind(s.Kind), n.Value.stats.refusedInRow()
 	}
 	return r
-}
-
-// admitSubstitute admits the substitute that Resolve would choose.
-func (g *Gate) admitSubstitute(tool string, now int64) (name string, n *node, a machine.Answer, ok bool) {
-	substitutes := g.router().of(tool)
-	for _, sick := range [...]bool{false, true} {
-		for _, name = range substitutes {
-			if !g.Registry.Available(name) || (g.Registry.HealthStatus(name) == Unhealthy) != sick {
-				continue
-			}
-			if n, a = g.Registry.admit(name, now, 0, true); a.Reason == machine.Admitted {
-				return name, n, a, true
-			}
-		}
-	}
-	return "", nil, machine.Answer{}, false
 }
 
 // fail reports the error of a call, also if the Classifier ends the goroutine.

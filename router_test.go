@@ -50,7 +50,7 @@ func TestHealthRouter_TakesFirstHealthySubstitute(t *testing.T) {
 			assert.Equal(t, c.want, name, "%+v", c)
 			assert.Equal(t, c.available, available, "%+v", c)
 
-			// Gate.Allow chooses the same and takes nothing else.
+			// Gate.Allow chooses the same tool and takes no other permit.
 			gate := &Gate{Registry: registry, Router: router}
 			permit, err := gate.Allow(t.Context(), "a")
 			assert.Equal(t, c.available, err == nil)
@@ -70,7 +70,7 @@ func TestHealthRouter_TakesFirstHealthySubstitute(t *testing.T) {
 			}
 		}
 
-		// A primary whose cooldown is over gets the probe; a sick substitute does
+		// A primary whose cooldown is over gets the probe; a failing substitute does
 		// not keep it.
 		registry := NewRegistry()
 		failTimes(registry, "a", 3)
@@ -441,7 +441,7 @@ func TestRefusal_InRow(t *testing.T) {
 	require.NoError(t, err)
 	permit.Release()
 	failTimes(r, "a", 3)
-	assert.Equal(t, uint64(1), refused(), "an admission begins a new row")
+	assert.Equal(t, uint64(1), refused(), "an admission ends the row of refusals")
 	assert.Equal(t, uint64(4), healthOf(t, r, "a").Refused)
 	assert.Equal(t, uint64(0), healthOf(t, r, "a").InFlight)
 }
@@ -481,7 +481,7 @@ func TestPermit_KeepAliveRenewsLeaseOfLiveProbeOnly(t *testing.T) {
 		for range 5 {
 			time.Sleep(29 * time.Second)
 			probe.KeepAlive()
-			assert.Equal(t, time.Minute, healthOf(t, r, "search").RetryAfter, "lease and cooldown start again")
+			assert.Equal(t, time.Minute, healthOf(t, r, "search").RetryAfter, "the lease and the cooldown start again")
 		}
 		time.Sleep(20 * time.Second)
 		ordinary.KeepAlive()
@@ -612,8 +612,8 @@ func TestGate_TakesNoProbeThatItDoesNotUse(t *testing.T) {
 	})
 }
 
-// Many callers meet one recovering primary: one is its probe, all others go to
-// the substitute.
+// Many callers meet one recovering primary: one gets its probe, all others get the
+// substitute.
 func TestGate_OneCallerProbesOthersAreRerouted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()

@@ -352,12 +352,3 @@ func (g *guardStats) read(now int64) GuardCounts {
 	}
 	return c
 }
-
-// takeToken takes a token out of the tool's bucket, or counts that there is none.
-func (g *guardStats) takeToken(size int) bool {
-	if g.tokens.Take(size) {
-		return true
-	}
-	g.exhausted.Add(1)
-	return false
-}

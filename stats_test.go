@@ -92,7 +92,7 @@ func TestStats_SumOfDurationsSaturates(t *testing.T) {
 	s.RecordFailure(KindTimeout, math.MaxInt64)
 	assert.Equal(t, int64(math.MaxInt64), s.sumBad.Load())
 
-	// A reader between the overflow and its repair.
+	// A reader comes between the overflow of the sum and its correction.
 	var torn Stats
 	torn.nameOK.Store(2)
 	torn.sumOK.Store(math.MinInt64)
@@ -129,7 +129,7 @@ func TestStats_FailuresByKind(t *testing.T) {
 	for k := KindTimeout; k < KindUnknown; k++ {
 		want[k] = uint64(k) + 1
 	}
-	want[KindUnknown] = uint64(KindUnknown) + 1 + 1 + 2 // its own, KindNone, and the two invalid kinds
+	want[KindUnknown] = uint64(KindUnknown) + 1 + 1 + 2 // unknown itself, KindNone, and the two invalid kinds
 	assert.Equal(t, want, c.ByKind)
 	sum := uint64(0)
 	for _, n := range want {

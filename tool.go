@@ -152,7 +152,7 @@ func (t *Tool[In, Out]) run(ctx context.Context, serving string, in In) (out Out
 		fn = t.substitutes[serving]
 	}
 	if fn == nil {
-		return out, errNoFunction
+		return out, WithVerdict(errNoFunction, vNoFunction)
 	}
 	return fn(ctx, in)
 }

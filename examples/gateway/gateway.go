@@ -23,11 +23,11 @@ const maxBody = 1 << 20
 // gateway serves HTTP tools under POST /tools/{name}, through a guard.
 type gateway struct {
 	client   *http.Client
-	tools    map[string]string // the address of each tool
+	tools    map[string]string // address of each tool
 	registry *toolhealth.Registry
 	policies toolhealth.GuardConfig
-	// guard is replaced as a whole by reroute. What is known about the tools, their
-	// retry budgets too, is in the registry and stays.
+	// guard is replaced as a whole by reroute. The health of the tools and
+	// their retry budgets are in the registry and stay.
 	guard atomic.Pointer[toolhealth.Guard]
 }
 
@@ -48,8 +48,8 @@ func newGateway(client *http.Client, tools map[string]string, health toolhealth.
 	return g, g.reroute(nil)
 }
 
-// reroute says which tools stand in for which from the next call on. A guard never
-// changes, so this makes another one on the same registry.
+// reroute changes the substitutes of the tools from the next call on. A guard never
+// changes, so reroute makes another one on the same registry.
 func (g *gateway) reroute(substitutes map[string][]string) error {
 	router, err := toolhealth.NewHealthRouter(substitutes)
 	if err != nil {
@@ -63,14 +63,14 @@ func (g *gateway) reroute(substitutes map[string][]string) error {
 	return nil
 }
 
-// handler is what agents may see.
+// handler returns the pages for agents.
 func (g *gateway) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /tools/{name}", g.callTool)
 	return mux
 }
 
-// admin is what only operators may see: serve it on another port.
+// admin returns the pages for operators only: serve them on another port.
 func (g *gateway) admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
@@ -79,7 +79,7 @@ func (g *gateway) admin() http.Handler {
 	mux.HandleFunc("POST /tools/{name}/isolate", g.operate((*toolhealth.Registry).Isolate))
 	mux.HandleFunc("POST /tools/{name}/reset", g.operate((*toolhealth.Registry).Reset))
 	mux.HandleFunc("PUT /config", func(w http.ResponseWriter, r *http.Request) {
-		config := g.registry.Config() // what the body leaves out stays as it is
+		config := g.registry.Config() // a key that the body leaves out keeps its value
 		change(w, r, &config, func() error { return g.registry.SetConfig(config) })
 	})
 	mux.HandleFunc("PUT /routes", func(w http.ResponseWriter, r *http.Request) {
@@ -89,7 +89,7 @@ func (g *gateway) admin() http.Handler {
 	return mux
 }
 
-// operate makes a handler of what an operator does with one tool. The operator's name
+// operate returns the handler of an operator's action on one tool. The operator's name
 // is that of the request's credentials, which the server in front of this port checks.
 func (g *gateway) operate(do func(r *toolhealth.Registry, tool, by string) bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -102,20 +102,20 @@ func (g *gateway) operate(do func(r *toolhealth.Registry, tool, by string) bool)
 	}
 }
 
-// change reads a body into v and puts it in force.
+// change reads a body into v and applies it.
 func change(w http.ResponseWriter, r *http.Request, v any, apply func() error) {
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(v)
 	if err == nil {
 		err = apply()
 	}
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest) // it names every field that is wrong
+		http.Error(w, err.Error(), http.StatusBadRequest) // the text names every wrong field
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// callTool is one tool call of an agent.
+// callTool runs one tool call of an agent.
 func (g *gateway) callTool(w http.ResponseWriter, r *http.Request) {
 	arguments, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -132,14 +132,14 @@ func (g *gateway) callTool(w http.ResponseWriter, r *http.Request) {
 		if failed.RetryAfter > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(failed.RetryAfter.Seconds()))))
 		}
-		writeJSON(w, statusFor(failed.Reason), failed) // fit to be shown to the model as it is
+		writeJSON(w, statusFor(failed.Reason), failed) // safe to show to the model as it is
 		return
 	}
 	w.Header().Set("X-Served-By", info.Served)
 	_, _ = io.WriteString(w, answer)
 }
 
-// statusFor is the HTTP status for a stop reason.
+// statusFor returns the HTTP status for a stop reason.
 func statusFor(reason toolhealth.StopReason) int {
 	switch reason {
 	case toolhealth.StopUnknownTool:
@@ -168,12 +168,12 @@ type statusError struct {
 
 func (e *statusError) Error() string { return "status " + strconv.Itoa(e.code) }
 
-// ToolVerdict tells toolhealth whose fault it is.
+// ToolVerdict tells toolhealth what the status says about the tool.
 func (e *statusError) ToolVerdict() toolhealth.Verdict {
 	return toolhealth.ClassifyHTTPStatus(e.code, e.retryAfter)
 }
 
-// post is one request to a tool.
+// post makes one request to a tool.
 func post(ctx context.Context, client *http.Client, address, arguments string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(arguments))
 	if err != nil {
@@ -207,7 +207,7 @@ func policies(timeout time.Duration) toolhealth.GuardConfig {
 	config.Default.Timeout = timeout
 	config.Default.BackoffBase = timeout / 20
 	mail := config.Default
-	mail.SideEffects = true // not a second time unless it surely did not go out
+	mail.SideEffects = true // a mail is not repeated unless it surely did not go out
 	config.Tools = map[string]toolhealth.Policy{"mail": mail}
 	return config
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// newLog returns a log to w, or one that drops everything.
+// newLog returns a log that writes to w, or one that drops every line.
 func newLog(on bool, w io.Writer) *slog.Logger {
 	if on {
 		return slog.New(slog.NewJSONHandler(w, nil))
@@ -25,7 +25,7 @@ func logBreakers(r *toolhealth.Registry, log *slog.Logger) (stop func()) {
 }
 
 // logCalls writes one line for each attempt that failed, and one for each call that
-// failed. The lines have the tools' own texts, which may hold secrets.
+// failed. The lines have the error texts of the tools, which may hold secrets.
 func logCalls(config *toolhealth.GuardConfig, log *slog.Logger) {
 	config.Observe = func(ctx context.Context, e toolhealth.Event) {
 		if failed, ok := e.Err.(*toolhealth.ToolError); e.Final && ok {

@@ -1,18 +1,18 @@
-// Gateway serves HTTP tools to agents through a guard, and shows what that is
+// Gateway serves HTTP tools to agents through a guard, and shows what the guard is
 // worth while one of the tools is down.
 //
 // The program starts three tools on loopback and lets an agent work through the
 // same list of calls twice: first against the tools themselves, with the three
 // attempts that a usual SDK makes, then through the gateway, which knows a
 // substitute for the search. Meanwhile the search tool answers 503, then hangs, then
-// is well again. Both runs are shown side by side. Then an operator takes a tool out,
-// re-routes its calls, changes the configuration and brings it back, all on the admin
-// port.
+// works again. Both runs are shown side by side. Then an operator isolates a tool,
+// re-routes its calls, changes the configuration and resets the tool, all on the
+// admin port.
 //
 //	go run ./examples/gateway
 //
-// The parts to copy are gateway.go and log.go. story.go is the outage and what has to
-// come of it: the program exits with 1 if that did not happen. README.md is the
+// The parts to copy are gateway.go and log.go. story.go has the outage and
+// the expected results: the program exits with 1 if it does not get them. README.md is the
 // runbook for operators.
 package main
 

@@ -11,8 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/toolhealth/toolhealth"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestGateway_TellsStoryAndExitsWithZero(t *testing.T) {
 	var stdout, stderr bytes.Buffer
@@ -140,7 +144,7 @@ func TestGateway_StopReasonBecomesStatusAndBody(t *testing.T) {
 			t.Errorf("%s: %d, Retry-After %q, %s", c.name, w.Code, w.Header().Get("Retry-After"), w.Body)
 		}
 		if strings.Contains(w.Body.String(), "secret") {
-			t.Errorf("%s: what the tool said got to the model", c.name)
+			t.Errorf("%s: the tool's error text got to the model", c.name)
 		}
 	}
 	if w := ask(t, g.handler(), "POST", "/tools/a", strings.Repeat("x", maxBody+1)); w.Code != 413 {
@@ -177,7 +181,7 @@ func TestGateway_WrongOrdersChangeNothing(t *testing.T) {
 	}
 	got := g.registry.Config()
 	if got.Breaker.FailureThreshold != 7 || got.Breaker.RecoveryDuration != 30*time.Second || !got.RegisteredOnly {
-		t.Errorf("what the body left out did not stay: %+v", got)
+		t.Errorf("a key that the body left out did not keep its value: %+v", got)
 	}
 }
 

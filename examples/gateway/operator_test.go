@@ -75,7 +75,7 @@ func TestGateway_OperatorIsolatesAndResets(t *testing.T) {
 	}
 }
 
-func TestGateway_LogOfCallsHasTheToolsOwnErrors(t *testing.T) {
+func TestGateway_CallLogHasErrorsOfTools(t *testing.T) {
 	status := http.StatusServiceUnavailable
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	defer server.Close()

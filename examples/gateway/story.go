@@ -19,7 +19,7 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// mood is how the search tool is, and the mail tool when it hangs.
+// mood is the state of the search tool, and of the mail tool when that hangs.
 type mood int32
 
 const (
@@ -28,13 +28,13 @@ const (
 	hanging
 )
 
-// upstream is the tools, on one server.
+// upstream is the server of all tools.
 type upstream struct {
 	*httptest.Server
 	mood     atomic.Int32
-	requests atomic.Int64 // in all
-	wasted   atomic.Int64 // that met a tool which was down
-	mails    atomic.Int64 // that went out
+	requests atomic.Int64 // number of requests
+	wasted   atomic.Int64 // requests to a tool that was down
+	mails    atomic.Int64 // mails that went out
 }
 
 func startUpstream() *upstream {
@@ -47,15 +47,15 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.requests.Add(1)
 	body, _ := io.ReadAll(r.Body)
 	name := strings.TrimPrefix(r.URL.Path, "/")
-	ill := mood(u.mood.Load())
+	current := mood(u.mood.Load())
 	switch {
-	case name == "mail" && ill == hanging:
-		u.mails.Add(1) // it goes out, only the answer does not come
+	case name == "mail" && current == hanging:
+		u.mails.Add(1) // the mail goes out, and only the answer is lost
 		u.wasted.Add(1)
 		<-r.Context().Done()
-	case name == "search" && ill != well:
+	case name == "search" && current != well:
 		u.wasted.Add(1)
-		if ill == hanging {
+		if current == hanging {
 			<-r.Context().Done()
 			return
 		}
@@ -69,13 +69,13 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// step is one call of the agent and how the tools are meanwhile.
+// step is one call of the agent, and the mood of the tools during the call.
 type step struct {
 	tool, arguments string
 	mood            mood
 }
 
-// script is what happens in both runs.
+// script returns the steps of both runs.
 func script() (steps []step) {
 	for i := range 50 {
 		s := step{"search", fmt.Sprintf("topic %d", i), well}
@@ -98,20 +98,21 @@ func script() (steps []step) {
 	return steps
 }
 
-// tally is how one run went.
+// tally is the result of one run.
 type tally struct {
 	calls, answered         int
 	requests, wasted, mails int64
-	waited                  time.Duration  // for answers
-	reasons                 map[string]int // why calls were not answered
+	waited                  time.Duration  // time spent waiting for answers
+	reasons                 map[string]int // stop reasons of unanswered calls
 	rescued                 int            // calls that a substitute answered
 	lastServed              string
 }
 
-// caller makes one call: the answering tool, or why there is no answer.
+// caller makes one call. It returns the tool that answered, or the reason why there is
+// no answer.
 type caller func(ctx context.Context, tool, arguments string) (served, reason string, err error)
 
-// play works through the script with the agent's one way to call tools.
+// play works through the script with one way to call tools.
 func play(ctx context.Context, u *upstream, pace time.Duration, call caller) (tally, error) {
 	u.requests.Store(0)
 	u.wasted.Store(0)
@@ -183,7 +184,7 @@ func through(base string) caller {
 	}
 }
 
-// tell tells the whole story and returns what did not go as it should have.
+// tell tells the whole story and returns an error if the results are not as expected.
 func tell(ctx context.Context, pace time.Duration, price float64, out io.Writer, log *slog.Logger) error {
 	u := startUpstream()
 	defer u.Close()
@@ -201,7 +202,7 @@ func tell(ctx context.Context, pace time.Duration, price float64, out io.Writer,
 	defer agents.Close()
 	defer operators.Close()
 
-	fmt.Fprintf(out, "An agent makes %d calls. During 10 of them search answers 503, during 10 it hangs, then it is well.\n"+
+	fmt.Fprintf(out, "An agent makes %d calls. During 10 of them search answers 503, during 10 it hangs, then it works again.\n"+
 		"Without the guard the SDK tries each call three times; with it, search_backup can stand in for search.\n\n", len(script()))
 	without, err := play(ctx, u, pace, direct(u.URL, timeout))
 	if err != nil {
@@ -234,10 +235,10 @@ func printTallies(out io.Writer, without, with tally, price float64) {
 	_ = table.Flush()
 }
 
-// explain says what made the difference and why some calls had no answer. Without a
-// guard, this number of mails went out.
+// explain says what made the difference and why some calls had no answer. mails is the
+// number of mails that went out without a guard.
 func explain(out io.Writer, mails int64, with tally) {
-	fmt.Fprintf(out, "\nsearch_backup answered %d calls, until a probe found search well. These had no answer:\n", with.rescued)
+	fmt.Fprintf(out, "\nsearch_backup answered %d calls, until a probe of search succeeded. These had no answer:\n", with.rescued)
 	for _, reason := range slices.Sorted(maps.Keys(with.reasons)) {
 		fmt.Fprintf(out, "%5d  %s\n", with.reasons[reason], reason)
 	}
@@ -246,10 +247,10 @@ func explain(out io.Writer, mails int64, with tally) {
 		"it, because it has side effects, and told the model that it may have gone out.\n", mails)
 }
 
-// substitutes says which tools can stand in for which at first.
+// substitutes returns the substitutes of the tools at the start.
 func substitutes() map[string][]string { return map[string][]string{"search": {"search_backup"}} }
 
-// judge returns what the two runs should have shown and did not.
+// judge returns an error for each expected result that the two runs did not show.
 func judge(without, with tally) error {
 	var wrong []error
 	expect := func(ok bool, text string, a ...any) {
@@ -260,7 +261,7 @@ func judge(without, with tally) error {
 	expect(with.answered == with.calls-3, "%d of %d calls were answered with the guard, want all but 3", with.answered, with.calls)
 	expect(with.answered > without.answered, "%d calls were answered with the guard and %d without", with.answered, without.answered)
 	expect(with.rescued > 0, "no substitute answered")
-	expect(with.wasted*3 <= without.wasted, "the guard let %d requests through to a dead tool, of %d without it", with.wasted, without.wasted)
+	expect(with.wasted*3 <= without.wasted, "the guard let %d requests through to a tool that was down, of %d without it", with.wasted, without.wasted)
 	expect(with.waited < without.waited, "the agent waited %v with the guard and %v without", with.waited, without.waited)
 	expect(with.mails == 1, "%d mails went out, want 1", with.mails)
 	expect(without.mails == 3, "%d mails went out without a guard, want 3", without.mails)
@@ -273,8 +274,8 @@ func judge(without, with tally) error {
 	return errors.Join(wrong...)
 }
 
-// operatorStory is what an operator does with an ill tool, and what it does to the
-// agent's calls.
+// operatorStory shows what an operator can do with a failing tool, and the effect on
+// the agent's calls.
 func operatorStory(ctx context.Context, out io.Writer, agents, operators string) error {
 	ask := func(method, path, body string) (int, string, error) {
 		req, err := http.NewRequestWithContext(ctx, method, operators+path, strings.NewReader(body))
@@ -310,7 +311,7 @@ func operatorStory(ctx context.Context, out io.Writer, agents, operators string)
 	for _, s := range []struct {
 		method, path, body string
 		status             int
-		served, reason     string // what a call of search comes to then
+		served, reason     string // result of a call of search after that
 	}{
 		{"POST", "/tools/search/isolate", "", 204, "search_backup", ""},
 		{"PUT", "/routes", `{}`, 204, "", "tool_unavailable:isolated"},
@@ -340,6 +341,6 @@ func operatorStory(ctx context.Context, out io.Writer, agents, operators string)
 				s.method, s.path, status, served, reason, s.status, s.served, s.reason)
 		}
 	}
-	fmt.Fprintln(out, "\nAs it should be: every call that can have an answer got one, few requests met the dead tool, one mail went out,\nsearch came back, and the operator was obeyed.")
+	fmt.Fprintln(out, "\nAs expected: every call that can have an answer got one, few requests met the tool that was down, one mail went out,\nsearch came back, and the operator was obeyed.")
 	return nil
 }

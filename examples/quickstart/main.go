@@ -2,14 +2,13 @@
 //
 // It starts three HTTP tools on loopback and works through a list of tool calls.
 // Meanwhile the search tool answers 503, then hangs, then is gone, then comes
-// back. The breaker opens, calls are answered by a backup, one probe per cooldown
-// finds out how search is, and the first good probe brings it back.
+// back. The breaker opens, a backup answers the calls, one probe per cooldown tests
+// search, and the first successful probe closes the breaker.
 //
 //	go run ./examples/quickstart
 //
-// The part to copy is newGate and (*agent).call. The tools are in tools.go; the
-// program checks its own story in verify.go and exits with 1 if it went another
-// way.
+// The part to copy is newGate and (*agent).call. The tools are in tools.go; verify.go
+// checks the story, and the program exits with 1 if it is not as expected.
 package main
 
 import (
@@ -57,18 +56,18 @@ func newGate(tools map[string]tool, cooldown time.Duration) (*toolhealth.Gate, e
 	return &toolhealth.Gate{Registry: registry, Router: router}, nil
 }
 
-// agent is what stands between the model and the tools.
+// agent calls the tools for the model.
 type agent struct {
 	gate  *toolhealth.Gate
 	tools map[string]tool
 }
 
-// result is how one call went.
+// result is the result of one call.
 type result struct {
-	servedBy string // the tool that ran, "" if none did
+	servedBy string // tool that ran; empty means none
 	probe    bool
 	verdict  toolhealth.Verdict
-	told     string // what goes back to the model
+	told     string // text for the model
 }
 
 // call runs one call that the model asked for.
@@ -78,7 +77,7 @@ func (a *agent) call(ctx context.Context, name, argument string) result {
 		// Nothing ran. A refusal is a short text without secrets: show it to the model.
 		return result{verdict: toolhealth.Classify(ctx, err), told: err.Error()}
 	}
-	defer permit.Release() // should the tool panic; after Done it does nothing
+	defer permit.Release() // if the tool panics; after Done it does nothing
 
 	answer, err := a.tools[permit.Tool()](ctx, argument)
 	permit.Done(ctx, err)
@@ -92,7 +91,7 @@ func (a *agent) call(ctx context.Context, name, argument string) result {
 	case toolhealth.OutcomeRejected:
 		r.told = fmt.Sprintf("%s does not accept this: %s", name, r.verdict.Kind)
 	default:
-		r.told = fmt.Sprintf("%s failed: %s", name, r.verdict.Kind) // not err: it names hosts
+		r.told = fmt.Sprintf("%s failed: %s", name, r.verdict.Kind) // not err, which names hosts
 	}
 	return r
 }
@@ -142,8 +141,8 @@ func parse(text string) (list []request) {
 	return list
 }
 
-// play works through the list while the search tool goes through its troubles,
-// prints what happens, and returns what did not go as it should have.
+// play works through the list while the search tool goes through its outages, prints
+// what happens, and returns an error if that is not as expected.
 func play(ctx context.Context, list []request, pace time.Duration, stdout io.Writer) error {
 	out := bufio.NewWriter(stdout)
 	defer out.Flush()
@@ -193,7 +192,7 @@ func play(ctx context.Context, list []request, pace time.Duration, stdout io.Wri
 	if err := seen.verify(5*pace, summary); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "\nAs it should be: it opened, calls were re-routed, one probe went out per cooldown, and it recovered.")
+	fmt.Fprintln(out, "\nAs expected: it opened, calls were re-routed, one probe went out per cooldown, and it recovered.")
 	return nil
 }
 
@@ -218,7 +217,7 @@ func outcome(r result) string {
 	return r.verdict.Outcome.String() + ", " + r.verdict.Kind.String()
 }
 
-// printSummary prints the summary as a table and as a dashboard would get it.
+// printSummary prints the summary as a table and as JSON for a dashboard.
 func printSummary(out io.Writer, s toolhealth.Summary) error {
 	fmt.Fprintf(out, "\nSummary: %s, %d of %d tools unavailable\n\n", s.Overall, s.Unavailable, len(s.Tools))
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -236,9 +235,9 @@ func printSummary(out io.Writer, s toolhealth.Summary) error {
 	return err
 }
 
-// history is what happened, for the time line and for verify.
+// history records what happened, for the time line and for verify.
 type history struct {
-	mu          sync.Mutex // a hook may be called by any goroutine that uses the registry
+	mu          sync.Mutex // any goroutine that uses the registry may call the hook
 	transitions []toolhealth.Transition
 	printed     int
 	turns       []turn
@@ -247,7 +246,7 @@ type history struct {
 type turn struct {
 	request
 	result
-	after int // transitions that had happened when the call was over
+	after int // number of transitions at the end of the call
 }
 
 // note is the transition hook.

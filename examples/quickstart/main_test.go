@@ -10,8 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/toolhealth/toolhealth"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestQuickstart_TellsStoryAndExitsWithZero(t *testing.T) {
 	var stdout, stderr bytes.Buffer
@@ -34,7 +38,7 @@ func TestQuickstart_TellsStoryAndExitsWithZero(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "127.0.0.1") {
-		t.Error("an address of a tool got into what the model was told")
+		t.Error("an address of a tool got into a text for the model")
 	}
 	_, tail, _ := strings.Cut(text, "\n{")
 	var summary toolhealth.Summary
@@ -42,7 +46,7 @@ func TestQuickstart_TellsStoryAndExitsWithZero(t *testing.T) {
 		t.Fatalf("the summary is not JSON: %v", err)
 	}
 	if len(summary.Tools) != 3 || summary.Tools[0].Tool != "search" || summary.Tools[0].Trips < 1 {
-		t.Errorf("the summary is not that of the story: %+v", summary)
+		t.Errorf("the summary does not match the story: %+v", summary)
 	}
 }
 
@@ -56,7 +60,7 @@ func TestQuickstart_ExitsWithOneIfStoryDoesNotHappen(t *testing.T) {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	if !strings.Contains(stderr.String(), "did not open") {
-		t.Errorf("it does not say what is wrong: %s", &stderr)
+		t.Errorf("the output does not say what is wrong: %s", &stderr)
 	}
 }
 
@@ -79,7 +83,7 @@ func TestQuickstart_ExplainsFlags(t *testing.T) {
 	}
 }
 
-// goodHistory is the shortest story that is as it should be.
+// goodHistory returns the shortest story that verify accepts.
 func goodHistory() (*history, toolhealth.Summary) {
 	const closed, open, half = toolhealth.StateClosed, toolhealth.StateOpen, toolhealth.StateHalfOpen
 	transition := func(at time.Duration, from, to toolhealth.State, cause toolhealth.Cause) toolhealth.Transition {
@@ -119,7 +123,7 @@ func TestQuickstart_VerifiesEveryPartOfStory(t *testing.T) {
 	}{
 		{func(h *history, _ *toolhealth.Summary) { h.transitions = nil }, "did not open"},
 		{func(h *history, _ *toolhealth.Summary) { h.transitions = h.transitions[:3] }, "did not recover"},
-		{func(h *history, _ *toolhealth.Summary) { h.transitions[0].Tool = weather }, "only search was ill"},
+		{func(h *history, _ *toolhealth.Summary) { h.transitions[0].Tool = weather }, "only search was down"},
 		{func(h *history, _ *toolhealth.Summary) { h.transitions[3].When = h.transitions[2].When.Add(1) }, "before a cooldown"},
 		{func(h *history, _ *toolhealth.Summary) { h.turns = slices.Delete(h.turns, 2, 3) }, "re-routed"},
 		{func(h *history, _ *toolhealth.Summary) { h.turns = slices.Delete(h.turns, 5, 6) }, "were probes"},

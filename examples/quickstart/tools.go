@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The names under which the model knows the tools. It does not know of the backup.
+// Names of the tools. The model knows all but the backup.
 const (
 	primary = "search"
 	backup  = "search_backup"
@@ -22,14 +22,14 @@ const (
 // tool is a function that the model may call.
 type tool func(ctx context.Context, argument string) (string, error)
 
-// statusError is a tool's answer other than 200. The method is all that
-// toolhealth needs to tell the tool's fault from the caller's.
+// statusError is a tool's answer other than 200. Its method is all that
+// toolhealth needs to tell a fault of the tool from one of the caller.
 type statusError struct{ code int }
 
 func (e *statusError) Error() string   { return "tool answered " + http.StatusText(e.code) }
 func (e *statusError) StatusCode() int { return e.code }
 
-// overHTTP returns a tool that asks a server.
+// overHTTP returns a tool that sends its argument to a server.
 func overHTTP(client *http.Client, address string) tool {
 	return func(ctx context.Context, argument string) (string, error) {
 		target := url.URL{Scheme: "http", Host: address, Path: "/", RawQuery: url.Values{"q": {argument}}.Encode()}
@@ -50,14 +50,14 @@ func overHTTP(client *http.Client, address string) tool {
 	}
 }
 
-// world is the servers and what is wrong with the first of them.
+// world is the servers, and the stage of the primary's outage.
 type world struct {
 	tools   map[string]tool
 	servers map[string]*server
 	stage   int
 }
 
-// troubles is what happens to the primary, and after which share of the calls.
+// troubles are the stages of the primary's outage, by the share of calls before them.
 var troubles = []struct {
 	after float64
 	news  string
@@ -69,9 +69,9 @@ var troubles = []struct {
 	{0.70, "search is back", well},
 }
 
-// startTools starts the servers; a call may take this long.
+// startTools starts the servers; timeout is the limit of a call.
 func startTools(timeout time.Duration) (*world, error) {
-	// No connection is kept: each call finds out anew whether the port is open.
+	// No connection is kept, so each call finds out whether the port is open.
 	client := &http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	w := &world{tools: make(map[string]tool), servers: make(map[string]*server)}
 	for name, answer := range map[string]http.HandlerFunc{
@@ -100,7 +100,7 @@ func startTools(timeout time.Duration) (*world, error) {
 	return w, nil
 }
 
-// turn brings the primary's next trouble if this share of the calls is done.
+// turn begins the next stage of the outage if this share of the calls is done.
 func (w *world) turn(done float64) (news string, err error) {
 	if w.stage == len(troubles) || done < troubles[w.stage].after {
 		return "", nil
@@ -140,7 +140,7 @@ func (s *server) listen() error {
 	if err != nil {
 		return err
 	}
-	s.address = l.Addr().String() // the same one when it comes back
+	s.address = l.Addr().String() // the same address after the outage
 	s.http = &http.Server{Handler: s, ReadHeaderTimeout: time.Second}
 	s.done = make(chan struct{})
 	go func() {
@@ -173,7 +173,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case busy:
 		http.Error(w, "out of capacity", http.StatusServiceUnavailable)
 	case hanging:
-		<-r.Context().Done() // until the caller has gone away
+		<-r.Context().Done() // until the caller disconnects
 	default:
 		s.answer(w, r)
 	}

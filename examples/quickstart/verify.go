@@ -8,8 +8,8 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// verify returns everything in the history that the breaker should have done
-// otherwise, or nil.
+// verify returns an error for each part of the history that is not as expected, or
+// nil.
 func (h *history) verify(cooldown time.Duration, summary toolhealth.Summary) error {
 	var wrong []error
 	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
@@ -19,7 +19,7 @@ func (h *history) verify(cooldown time.Duration, summary toolhealth.Summary) err
 	for i, t := range h.transitions {
 		switch {
 		case t.Tool != primary:
-			fail("the breaker of %s changed to %s, only %s was ill", t.Tool, t.To, primary)
+			fail("the breaker of %s changed to %s, only %s was down", t.Tool, t.To, primary)
 		case t.From == toolhealth.StateClosed && t.To == toolhealth.StateOpen && opened < 0:
 			opened = i
 		case t.To == toolhealth.StateHalfOpen:

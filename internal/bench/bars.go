@@ -9,9 +9,9 @@ import (
 type Bar struct {
 	What     string
 	Limit    float64
-	AtLeast  bool // the figure must reach the limit; else it must not exceed it
+	AtLeast  bool // the figure must reach the limit; false means that it must not exceed it
 	Unit     string
-	Measured float64 // NaN if a case that it needs was not measured
+	Measured float64 // measured figure; NaN means that a case was not measured
 }
 
 // Met reports whether the bar is met.
@@ -56,7 +56,7 @@ func (m Medians) ratio(a, b string) float64 { return m.ns(a) / m.ns(b) }
 
 func (m Medians) allocs(name string) float64 {
 	if v, ok := m.Allocs[name]; ok {
-		return math.Floor(v) // a background allocation of the runtime is not the call's
+		return math.Floor(v) // a background allocation of the runtime is not one of the call
 	}
 	return math.NaN()
 }
@@ -90,7 +90,7 @@ func Bars(m Medians, idle, registered Footprint) []Bar {
 	}
 }
 
-// Footprints measures what the bars say of memory: the idle tool at the worst of
+// Footprints measures the figures of the bars of memory: the idle tool at the worst of
 // a few sizes, because the table of names grows in steps, and 100,000 tools
 // registered in the median of three times.
 func Footprints() (idle, registered Footprint) {

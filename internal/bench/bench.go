@@ -1,5 +1,5 @@
-// Package bench measures toolhealth against what its parts must cost at least
-// (the floors) and against other Go circuit breakers (the peers).
+// Package bench measures toolhealth against the least cost of its parts (the floors)
+// and against other Go circuit breakers (the peers).
 //
 // Every case is a loop written out in full, over names that were allocated apart
 // from the registered ones: names come out of a decoded request, so a lookup has
@@ -19,27 +19,27 @@ import (
 
 // Case is one thing to measure.
 type Case struct {
-	Name  string // as in the output of go test -bench, without spaces
-	Keeps string // what a peer or a level of the library records of each call
+	Name  string // name in the output of go test -bench, without spaces
+	Keeps string // data that a peer or a level of the library records of each call
 	Procs int    // GOMAXPROCS while the case runs; zero means no change
-	// Workers is how many goroutines are busy all the time. Zero means that the loop
-	// and all that it waits for is one thread.
+	// Workers is the number of goroutines that are busy all the time. Zero means that
+	// the loop runs on one thread and waits for no other.
 	Workers int
 	// Last is true if the case leaves goroutines or global state behind: go test
 	// -bench, where all cases share a process, runs it after the others.
 	Last bool
-	// New makes what is measured and returns the loop of n calls. The loop must
-	// panic if a call does not go the way that the case is named for.
+	// New sets up the case and returns the loop of n calls. The loop must panic if a
+	// call does not have the result that the case is named for.
 	New func(t *Teardown) func(n int)
 }
 
-// Teardown collects what has to be closed after a case.
+// Teardown collects functions to call after a case.
 type Teardown struct{ fns []func() }
 
-// Add has fn run after the case.
+// Add makes Run call fn.
 func (t *Teardown) Add(fn func()) { t.fns = append(t.fns, fn) }
 
-// Run runs what was added.
+// Run calls the added functions.
 func (t *Teardown) Run() {
 	for _, fn := range t.fns {
 		fn()
@@ -53,7 +53,7 @@ type Result struct {
 	NsPerOp    float64
 	AllocsOp   float64
 	BytesPerOp float64
-	Disturbed  bool // no slice had the processor to itself: NsPerOp is too high
+	Disturbed  bool // no slice had the processor alone; NsPerOp is too high
 	Yardstick  Yardstick
 }
 
@@ -71,7 +71,7 @@ func Undisturbed(results []Result) []Result {
 	return quiet
 }
 
-// String returns the line that go test -bench would print, for benchstat.
+// String returns the line of go test -bench for the result, for benchstat.
 func (r Result) String() string {
 	return fmt.Sprintf("Benchmark%s\t%d\t%.2f ns/op\t%.0f B/op\t%.0f allocs/op", r.Case, r.N, r.NsPerOp, r.BytesPerOp, r.AllocsOp)
 }
@@ -88,17 +88,17 @@ func Measure(c Case, benchtime time.Duration, y Yardstick) Result {
 	if c.Procs > 0 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(c.Procs))
 	}
-	if c.Workers == 0 { // so that the time of this thread is the time of the loop
+	if c.Workers == 0 { // so that the processor time of this thread is that of the loop
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 	}
 	var t Teardown
 	defer t.Run()
 	run := c.New(&t)
-	runtime.GC() // of what the case before left
+	runtime.GC() // garbage of the case before
 
 	slice, patience := benchtime/10, 10*benchtime
-	if c.Workers > 1 { // more than one processor has to be there at once
+	if c.Workers > 1 { // needs more than one processor at once
 		patience *= 4
 	}
 	n := calibrate(run, slice)
@@ -153,7 +153,7 @@ func calibrate(run func(int), slice time.Duration) int {
 			if _, again := best[n]; again || took >= 4*slice {
 				return max(1, int(float64(n)*float64(slice)/float64(took)))
 			}
-			best[n] = took // once more: this one may have been disturbed
+			best[n] = took // repeat: this one may have been disturbed
 			continue
 		}
 		grow := int(float64(n) * float64(slice) / float64(max(took, 1)))
@@ -161,8 +161,8 @@ func calibrate(run func(int), slice time.Duration) int {
 	}
 }
 
-// timed runs n calls and reports how long they took, and whether the processor
-// was there all the time.
+// timed runs n calls. It returns the time they took and reports whether the loop had
+// the processor all the time.
 func timed(run func(int), n, workers int) (took time.Duration, undisturbed bool) {
 	cpu, start := cpuTime(workers), time.Now()
 	run(n)
@@ -196,7 +196,7 @@ func Cases() []Case {
 	return append(first, last...)
 }
 
-// tools is how many names the keyed cases use.
+// tools is the number of names of the keyed cases.
 const tools = 1000
 
 var (
@@ -204,8 +204,8 @@ var (
 	bg      = context.Background()
 )
 
-// Names are n registered names, and as many to look up with: the same texts,
-// allocated apart, in an order in which no two neighbors follow each other.
+// Names are n registered names and n names for lookups: the same texts, allocated
+// apart, in an order in which no two neighbors follow each other.
 type Names struct{ Registered, Lookups []string }
 
 // NewNames returns n names of 21 to 23 bytes.
@@ -239,7 +239,7 @@ func (c *cursor) next() string {
 	return name
 }
 
-// must is the check of every call: the case measures what its name says.
+// must checks the result of a call, so that the case measures what its name says.
 func must(ok bool) {
 	if !ok {
 		panic("the call did not go the way that is measured")

@@ -10,7 +10,7 @@ import (
 )
 
 // TestCases_DoWhatTheirNamesSay sets every case up and runs it a few times:
-// each loop panics if a call goes another way than the one that is measured.
+// each loop panics if a call has another result than the one that is measured.
 func TestCases_DoWhatTheirNamesSay(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, c := range Cases() {
@@ -53,7 +53,7 @@ func TestBars_HaveTheirCases(t *testing.T) {
 	}
 	for _, b := range Bars(m, Footprint{}, Footprint{}) {
 		if b.Verdict() == "not measured" {
-			t.Errorf("%s: needs a case that there is not", b.What)
+			t.Errorf("%s: needs a case that does not exist", b.What)
 		}
 	}
 	delete(m.Ns, GateDone)

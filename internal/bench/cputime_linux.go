@@ -6,7 +6,7 @@ import (
 )
 
 // Interrupted returns how often the kernel took the processor away from this
-// thread although it had work to do. Waiting for a lock is not that.
+// thread although it had work to do. Waiting for a lock does not count.
 func Interrupted() int64 {
 	var u syscall.Rusage
 	must(syscall.Getrusage(syscall.RUSAGE_THREAD, &u) == nil)

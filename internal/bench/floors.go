@@ -26,7 +26,7 @@ var (
 	callee caller = &nop{}
 )
 
-// plainMap is the cheapest registry: a V of its own for each tool.
+// plainMap is the cheapest registry: one V for each tool.
 func plainMap[V any]() map[string]*V {
 	m := make(map[string]*V, tools)
 	for _, name := range thousand.Registered {
@@ -35,8 +35,8 @@ func plainMap[V any]() map[string]*V {
 	return m
 }
 
-// floors are what the parts cost. A sum is one loop that does all its parts, not
-// a sum of figures: parts that overlap in the processor cost less together.
+// floors are the cases of the parts. A sum is one loop that does all its parts, not a
+// sum of figures: parts that overlap in the processor cost less together.
 func floors() []Case {
 	var words pair
 	return []Case{
@@ -134,8 +134,8 @@ func floors() []Case {
 				must(sum >= 0)
 			}
 		}},
-		// The same with the additions made to what was looked up, as any registry
-		// must: 1,000 words do not stay in the nearest cache.
+		// The additions go to the word that was looked up, as in any registry: 1,000
+		// words do not stay in the nearest cache.
 		{Name: "floor/2clocks+2adds-there+1lookup", New: func(*Teardown) func(int) {
 			m := plainMap[pair]()
 			return func(n int) {

@@ -7,15 +7,15 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// Footprint is what many tools cost a registry.
+// Footprint is the cost of many tools in a registry.
 type Footprint struct {
 	Tools        int
-	Took         time.Duration // to make all of them known
-	BytesPerTool float64       // of live heap, beyond the text of the name
+	Took         time.Duration // time to add all of them
+	BytesPerTool float64       // live heap, beyond the text of the name
 }
 
-// MeasureFootprint makes n tools known to a registry, each in the way of add, and
-// weighs them.
+// MeasureFootprint adds n tools to a registry, each by a call of add, and measures
+// their memory.
 func MeasureFootprint(n int, add func(r *toolhealth.Registry, name string), change ...func(*toolhealth.BreakerConfig)) Footprint {
 	names := NewNames(n)
 	text := 0
@@ -44,24 +44,24 @@ func MeasureFootprint(n int, add func(r *toolhealth.Registry, name string), chan
 
 func liveHeap() uint64 {
 	runtime.GC()
-	runtime.GC() // what finalizers and pools of the first one let go
+	runtime.GC() // frees what finalizers and pools released in the first one
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
 
-// Register is the way of MeasureFootprint that [toolhealth.Registry.Register] is.
+// Register adds a tool with [toolhealth.Registry.Register], for MeasureFootprint.
 func Register(r *toolhealth.Registry, name string) {
 	must(r.Register(name, toolhealth.ToolOptions{}) == nil)
 }
 
-// CallOnce makes a tool known by one call that succeeds: it is idle from then on.
+// CallOnce adds a tool by one call that succeeds; the tool is idle after it.
 func CallOnce(r *toolhealth.Registry, name string) {
 	must(r.AllowRequest(name))
 	r.RecordSuccess(name, time.Millisecond)
 }
 
-// Open makes a tool known by the failures that open it.
+// Open adds a tool by the failures that open it.
 func Open(r *toolhealth.Registry, name string) {
 	for r.AllowRequest(name) {
 		r.RecordFailure(name, time.Millisecond)

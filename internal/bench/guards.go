@@ -7,7 +7,7 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// The names of the cases of the third level.
+// Names of the cases of the guard.
 const (
 	GuardCall    = "toolhealth/guard/call"
 	GuardWrap    = "toolhealth/guard/wrap"
@@ -15,7 +15,7 @@ const (
 	GuardRefused = "toolhealth/guard/refused"
 )
 
-// timeLimit is the limit of a call in the cases that have one; no call comes near it.
+// timeLimit is the Timeout of the cases that have one; no call comes near it.
 const timeLimit = time.Minute
 
 const keepsGuard = keepsPermit + ", attempts, retry budget"
@@ -34,7 +34,7 @@ func newGuard(r *toolhealth.Registry, change func(*toolhealth.GuardConfig)) *too
 	return g
 }
 
-// guards are the cases of the third level.
+// guards are the cases of the guard.
 func guards() []Case {
 	calls := func(name, keeps string, g func() *toolhealth.Guard, tool func(context.Context, string) (int, error), works bool) Case {
 		return Case{Name: name, Keeps: keeps, New: func(*Teardown) func(int) {

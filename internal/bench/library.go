@@ -9,7 +9,7 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// The names of the cases of toolhealth that bars speak of.
+// Names of the cases of toolhealth that bars use.
 const (
 	ByName        = "toolhealth/by-name"
 	ByNameRefused = "toolhealth/by-name/refused"
@@ -47,7 +47,7 @@ func NewRegistry(names []string, change ...func(*toolhealth.BreakerConfig)) *too
 	return r
 }
 
-// NeverOpens counts failures in a row without an end in sight.
+// NeverOpens counts failures in a row and never opens.
 func NeverOpens(c *toolhealth.BreakerConfig) { c.FailureThreshold = math.MaxInt32 }
 
 // opensForHours opens at the first failure, for longer than a benchmark runs.
@@ -72,7 +72,7 @@ func OpenRegistry(names []string) *toolhealth.Registry {
 	return r
 }
 
-// ByNameCalls makes n calls that succeed, in the two steps by name.
+// ByNameCalls makes n calls by name that succeed.
 func ByNameCalls(r *toolhealth.Registry, names []string, n int) {
 	c := over(names)
 	for range n {
@@ -92,8 +92,8 @@ func GateCalls(g *toolhealth.Gate, names []string, n int) {
 	}
 }
 
-// deferred is a call as the documentation has it: whatever happens in between,
-// the permit is given back.
+// deferred is a call in the form of the documentation: a deferred Release gives the
+// permit back in any case.
 func deferred(g *toolhealth.Gate, ctx context.Context, name string) error {
 	permit, err := g.Allow(ctx, name)
 	if err != nil {
@@ -307,8 +307,8 @@ func parallel() []Case {
 			return func(n int) { Spread(k, n, func(w, n int) { ByNameCalls(r, names(w), n) }) }
 		}}
 	}
-	// floor is what the parts of a call allow: two clocks, two additions and a
-	// lookup, each goroutine in a map of its own, with its own words or all with one.
+	// floor is the least cost of the parts of a call: two clocks, two additions and a
+	// lookup. Each goroutine has its own map, and its own words or one for all.
 	floor := func(name string, k int, apart bool) Case {
 		return Case{Name: name, Procs: 2, Workers: k, New: func(*Teardown) func(int) {
 			type padded struct {

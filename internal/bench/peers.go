@@ -22,7 +22,7 @@ import (
 	"github.com/zeromicro/go-zero/core/logx"
 )
 
-// The names of the cases of peers that bars speak of.
+// Names of the cases of peers that bars use.
 const (
 	PeerGobreaker        = "peer/gobreaker/execute"
 	PeerFailsafePermits  = "peer/failsafe-go/permits"
@@ -30,8 +30,8 @@ const (
 	PeerFailsafePolicies = "peer/failsafe-go/executor/breaker+retry+timeout"
 )
 
-// The functions that the peers protect capture nothing, so that every allocation is
-// the peer's.
+// The functions that the peers protect capture no variables, so that every allocation
+// is one of the peer.
 func ok() error                               { return nil }
 func fail() error                             { return errBoom }
 func okInt() (int, error)                     { return 1, nil }
@@ -39,8 +39,8 @@ func failInt() (int, error)                   { return 0, errBoom }
 func okCtxInt(context.Context) (int, error)   { return 1, nil }
 func failCtxInt(context.Context) (int, error) { return 0, errBoom }
 
-// inSyncMap is how a user keys a breaker that has no registry: one each in a
-// sync.Map, and a type assertion after each lookup.
+// inSyncMap keeps breakers of a peer without a registry as a user would: in a
+// sync.Map, with a type assertion after each lookup.
 func inSyncMap[B any](mk func(name string) B) *sync.Map {
 	var m sync.Map
 	for _, name := range thousand.Registered {
@@ -134,7 +134,7 @@ func peers() []Case {
 			must(err == gobreaker.ErrOpenState)
 		}),
 
-		// failsafe-go: permits are its quick way, an executor its usual one.
+		// failsafe-go: permits are its quick interface, an executor is its usual one.
 		keyed(PeerFailsafePermits, "the last 3 results; no latency, no registry", failsafeWith(3), func(b failsafeBreaker) {
 			must(b.TryAcquirePermit())
 			b.RecordSuccess()
@@ -151,9 +151,9 @@ func peers() []Case {
 			_, err := e.Get(okInt)
 			must(err == nil)
 		}),
-		// What a Guard with a Timeout does, in the order that its documentation
-		// advises: the retry outside, the timeout of each attempt inside. A caller's
-		// own ctx would cost it a copy of the executor in addition.
+		// The work of a Guard with a Timeout, in the order that the documentation of
+		// failsafe-go advises: the retry outside, the timeout of each attempt inside. A
+		// ctx of the caller would cost a copy of the executor in addition.
 		keyed(PeerFailsafePolicies, "the last 3 results; no latency, no registry", func(name string) failsafeExecutor {
 			retry := failsaferetry.NewBuilder[int]().WithMaxAttempts(2).
 				WithBackoff(100*time.Millisecond, 5*time.Second).WithJitterFactor(1).Build()
@@ -261,7 +261,7 @@ func peers() []Case {
 	}
 }
 
-// threads is a case with goroutines of its own, which the loop waits for.
+// threads is a case whose loop starts goroutines and waits for them.
 func threads(c Case) Case {
 	c.Workers, c.Last = 1, true
 	return c

@@ -16,10 +16,10 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// TestPeers_DoWhatTheREADMESays runs the rows of the README's table of gobreaker and
-// failsafe-go that are about behavior. It fails when a newer version does better: then
-// the table has to say so.
-func TestPeers_DoWhatTheREADMESays(t *testing.T) {
+// TestPeers_DoWhatREADMESays runs the rows of the README's table of gobreaker and
+// failsafe-go that are about behavior. It fails when a newer version does better;
+// then the table has to change.
+func TestPeers_DoWhatREADMESays(t *testing.T) {
 	for name, claim := range map[string]func(*testing.T){
 		"canceled callers": claimCanceled,
 		"lost probes":      claimLostProbe,
@@ -42,12 +42,13 @@ func newGobreaker() *gobreaker.TwoStepCircuitBreaker[int] {
 	})
 }
 
-// newFailsafe has one probe at a time, as the other two have by default.
+// newFailsafe returns a breaker with one probe at a time, as the other two have by
+// default.
 func newFailsafe() circuitbreaker.CircuitBreaker[int] {
 	return circuitbreaker.NewBuilder[int]().WithFailureThreshold(3).WithSuccessThreshold(1).WithDelay(peerCooldown).Build()
 }
 
-// openAll makes three calls of each that fail.
+// openAll makes three failing calls of each.
 func openAll(t *testing.T, g *gobreaker.TwoStepCircuitBreaker[int], f circuitbreaker.CircuitBreaker[int], gate *toolhealth.Gate) {
 	t.Helper()
 	for range 3 {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// WriteSection replaces one section of a Markdown file: what stands between
-// <!-- name --> and <!-- /name -->. A file or section that is not there is made.
+// WriteSection replaces one section of a Markdown file: the text between <!-- name -->
+// and <!-- /name -->. It creates a file or section that does not exist.
 func WriteSection(path, name, text string) error {
 	data, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {

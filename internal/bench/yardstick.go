@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Yardstick tells whether the processors do nothing else. The kernel knows what else
-// it runs itself, but not what the host of a virtual machine runs on the other half of
-// a core; a fixed piece of work takes a quarter longer then. A Yardstick holds the
+// Yardstick tells whether the processors are free for the caller. The kernel knows its
+// own processes, but not what the host of a virtual machine runs on the other half of a
+// core. In that case a fixed piece of work takes a quarter longer. A Yardstick holds the
 // shortest time that the work has taken so far, by the number of goroutines that did
 // it at once. An empty map is ready for use, a nil map is not; use it from one
 // goroutine.
 type Yardstick map[int]time.Duration
 
-// quiet has as many goroutines as there are workers, but no more than processors,
-// do the work, and reports whether it took all of them what it takes at best, give
-// or take a tenth: a processor does not always run at the same speed.
+// quiet runs the work on one goroutine for each worker, but on no more goroutines than
+// there are processors. It reports whether none of them took a tenth longer than the
+// best time so far: a processor does not always run at the same speed.
 func (y Yardstick) quiet(workers int) bool {
 	n := min(max(workers, 1), runtime.GOMAXPROCS(0))
 	shortest, longest := workAtOnce(n)
@@ -28,8 +28,8 @@ func (y Yardstick) quiet(workers int) bool {
 	return longest <= y[n]+y[n]/10
 }
 
-// workAtOnce has n goroutines do the work and returns the shortest and the longest
-// time. One does it where it is and allocates nothing.
+// workAtOnce runs the work on n goroutines at once and returns the shortest and the
+// longest time. With n = 1 it uses the caller's goroutine and allocates nothing.
 func workAtOnce(n int) (shortest, longest time.Duration) {
 	if n == 1 {
 		d := fixedWork()
@@ -40,7 +40,7 @@ func workAtOnce(n int) (shortest, longest time.Duration) {
 	var wg sync.WaitGroup
 	for i := range took {
 		wg.Go(func() {
-			for there.Add(1); int(there.Load()) < n; { // all start at once, so that all processors are measured
+			for there.Add(1); int(there.Load()) < n; { // start together, so that all processors are measured
 			}
 			took[i] = fixedWork()
 		})
@@ -49,8 +49,8 @@ func workAtOnce(n int) (shortest, longest time.Duration) {
 	return slices.Min(took), slices.Max(took)
 }
 
-// fixedWork keeps the processor busy for some 20 microseconds with nothing but
-// arithmetic, four sums at a time.
+// fixedWork keeps the processor busy for about 20 microseconds with arithmetic only,
+// four sums at a time.
 func fixedWork() time.Duration {
 	start := time.Now()
 	a, b, c, d := uint64(1), uint64(2), uint64(3), uint64(4)

@@ -2,12 +2,13 @@
 package detach
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 )
 
 // Run runs fn on a goroutine of its own and waits for its result, or until ctx is
-// done: then it returns ctx.Err() beside the zero T, and fn runs on. The result of
+// done: then it returns ctx.Err(), which is never nil, beside the zero T, and fn runs on. The result of
 // an fn that was left is dropped; one that has just returned when ctx ends still
 // counts. A goroutine that fn ends returns lost. fn must not panic.
 //
@@ -40,5 +41,5 @@ func Run[T any](ctx context.Context, fn func() T, lost T, abandoned *atomic.Int6
 		return <-results, nil
 	}
 	var none T
-	return none, ctx.Err()
+	return none, cmp.Or(ctx.Err(), context.Canceled) // a ctx of a user may be done before its Err says so
 }

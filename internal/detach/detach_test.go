@@ -53,8 +53,8 @@ func TestRun_EndedGoroutineIsLost(t *testing.T) {
 	assert.Equal(t, "lost", got)
 }
 
-// The function ends and ctx ends at once: either the result is returned or the
-// function is left, and in the end none is counted.
+// fn and ctx end at the same moment: Run returns the result or leaves fn, and in the
+// end no function is counted.
 func TestRun_ResultThatMeetsEndOfContextIsReturnedOrCountedOnce(t *testing.T) {
 	gaveUp := errors.New("gave up")
 	var abandoned atomic.Int64
@@ -71,4 +71,57 @@ func TestRun_ResultThatMeetsEndOfContextIsReturnedOrCountedOnce(t *testing.T) {
 	for abandoned.Load() != 0 { // the last function may still be on its way out
 		runtime.Gosched()
 	}
+}
+
+// lateContext is a context that ends while its Done is being asked for, and not before
+// the function has ended.
+type lateContext struct {
+	context.Context
+	over atomic.Bool
+}
+
+func (c *lateContext) Done() <-chan struct{} {
+	time.Sleep(time.Second)
+	c.over.Store(true)
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (c *lateContext) Err() error {
+	if c.over.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Run finds a result and the end of ctx at once, and takes one of the two at random:
+// the result counts.
+func TestRun_ResultBesideEndOfContextIsNotLost(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			var abandoned atomic.Int64
+			got, err := Run(&lateContext{Context: t.Context()}, func() string { return "here" }, "lost", &abandoned)
+			assert.NoError(t, err)
+			assert.Equal(t, "here", got)
+			assert.Zero(t, abandoned.Load())
+		})
+	}
+}
+
+// hastyContext is a context whose Done is closed before its Err says so.
+type hastyContext struct{ context.Context }
+
+func (hastyContext) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func TestRun_LeavingIsNeverSuccess(t *testing.T) {
+	goOn := make(chan struct{})
+	got, err := Run(hastyContext{t.Context()}, func() string { <-goOn; return "late" }, "lost", nil)
+	close(goOn)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Empty(t, got)
 }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Int is any of the small integer types that an enumeration is made of.
+// Int is the underlying type of an enumeration.
 type Int interface{ ~uint8 }
 
 // Text returns the name of v, or "TYPE(n)" for a value without one.
@@ -25,8 +25,8 @@ func Marshal[T Int](typ string, names []string, v T) ([]byte, error) {
 	return nil, fmt.Errorf("toolhealth: %s: no text for value %d", typ, v)
 }
 
-// Unmarshal sets *v to the value whose name is text; on an unknown text *v
-// stays as it was.
+// Unmarshal sets *v to the value whose name is text. An unknown text is an error
+// and leaves *v unchanged.
 func Unmarshal[T Int](typ string, names []string, text []byte, v *T) error {
 	for i, name := range names {
 		if name == string(text) {

@@ -7,36 +7,36 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-type colour uint8
+type color uint8
 
-var colours = []string{"red", "green"}
+var colors = []string{"red", "green"}
 
-func TestAValueHasItsTextAndATextItsValue(t *testing.T) {
-	for i, text := range colours {
-		assert.Equal(t, text, Text("Colour", colours, colour(i)))
-		got, err := Marshal("Colour", colours, colour(i))
+func TestTexts_ValuesAndTextsMatch(t *testing.T) {
+	for i, text := range colors {
+		assert.Equal(t, text, Text("Color", colors, color(i)))
+		got, err := Marshal("Color", colors, color(i))
 		assert.NoError(t, err)
 		assert.Equal(t, text, string(got))
-		back := colour(99)
-		assert.NoError(t, Unmarshal("Colour", colours, got, &back))
-		assert.Equal(t, colour(i), back)
+		back := color(99)
+		assert.NoError(t, Unmarshal("Color", colors, got, &back))
+		assert.Equal(t, color(i), back)
 	}
 }
 
-func TestAValueWithoutATextIsANumberAndAnError(t *testing.T) {
-	assert.Equal(t, "Colour(2)", Text("Colour", colours, colour(2)))
-	assert.Equal(t, "Colour(255)", Text("Colour", colours, colour(255)))
-	text, err := Marshal("Colour", colours, colour(2))
-	assert.EqualError(t, err, "toolhealth: Colour: no text for value 2")
+func TestTexts_UnknownValueIsNumberAndError(t *testing.T) {
+	assert.Equal(t, "Color(2)", Text("Color", colors, color(2)))
+	assert.Equal(t, "Color(255)", Text("Color", colors, color(255)))
+	text, err := Marshal("Color", colors, color(2))
+	assert.EqualError(t, err, "toolhealth: Color: no text for value 2")
 	assert.Nil(t, text)
 }
 
-func TestAnUnknownTextChangesNothing(t *testing.T) {
-	v := colour(1)
+func TestTexts_UnknownTextChangesNothing(t *testing.T) {
+	v := color(1)
 	for _, text := range []string{"", "Red", "red ", "blue\x00"} {
-		assert.ErrorContains(t, Unmarshal("Colour", colours, []byte(text), &v), "toolhealth: Colour: unknown text \"")
-		assert.Equal(t, colour(1), v)
+		assert.ErrorContains(t, Unmarshal("Color", colors, []byte(text), &v), "toolhealth: Color: unknown text \"")
+		assert.Equal(t, color(1), v)
 	}
-	err := Unmarshal("Colour", colours, []byte(strings.Repeat("x", 1000)), &v)
-	assert.EqualError(t, err, `toolhealth: Colour: unknown text "`+strings.Repeat("x", 40)+`"`)
+	err := Unmarshal("Color", colors, []byte(strings.Repeat("x", 1000)), &v)
+	assert.EqualError(t, err, `toolhealth: Color: unknown text "`+strings.Repeat("x", 40)+`"`)
 }

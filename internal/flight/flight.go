@@ -1,4 +1,5 @@
-// Package flight knows which calls are running and since when.
+// Package flight records how many calls are running and when the oldest of them
+// began.
 package flight
 
 import (
@@ -7,8 +8,8 @@ import (
 )
 
 // Table holds one slot for each running call. The zero Table is empty and ready
-// for use; all methods may be called from any goroutine. Its memory is at most
-// about twice that of the most calls that ever ran at once.
+// for use; all methods may be called from any goroutine. It has at most about twice
+// as many slots as there were calls at once.
 type Table struct {
 	first [5]Slot
 	more  atomic.Pointer[chunk] // the newest, nil until first was full
@@ -36,7 +37,7 @@ func (t *Table) Start(now int64) *Slot {
 				return s
 			}
 		}
-		// Begin anywhere, so that calls on two cores seldom want one slot.
+		// Start anywhere, so that two cores rarely contend for a slot.
 		if s := take(t.first[:], uint64(now)>>3, now); s != nil {
 			return s
 		}
@@ -48,7 +49,8 @@ func (t *Table) Start(now int64) *Slot {
 	}
 }
 
-// take takes the first free slot from at on, round the end; nil if there is none.
+// take takes the first free slot at or after at, wrapping around, and returns nil if
+// none is free.
 func take(slots []Slot, at uint64, now int64) *Slot {
 	for i := range uint64(len(slots)) {
 		s := &slots[(at+i)%uint64(len(slots))]

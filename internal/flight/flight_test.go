@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestATableKnowsHowManyCallsRunAndTheOldest(t *testing.T) {
+func TestTable_ReadsNumberAndOldestOfRunningCalls(t *testing.T) {
 	var table Table
 	want := func(n int, oldest int64) {
 		t.Helper()
@@ -26,7 +26,7 @@ func TestATableKnowsHowManyCallsRunAndTheOldest(t *testing.T) {
 	want(0, 0)
 }
 
-func TestACallThatBeganAtZeroOrBeforeIsStillSeen(t *testing.T) {
+func TestTable_SeesCallsThatBeganAtZeroOrBefore(t *testing.T) {
 	var table Table
 	table.Start(0)
 	table.Start(-5)
@@ -35,8 +35,8 @@ func TestACallThatBeganAtZeroOrBeforeIsStillSeen(t *testing.T) {
 	}
 }
 
-// Any order of starts and ends, against a plain map.
-func TestATableIsAsAMapOfRunningCalls(t *testing.T) {
+// Random starts and ends are compared with a plain map.
+func TestTable_AgreesWithMapOfRunningCalls(t *testing.T) {
 	var table Table
 	running := make(map[*Slot]int64)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -70,7 +70,7 @@ func TestATableIsAsAMapOfRunningCalls(t *testing.T) {
 	}
 }
 
-func TestManyGoroutinesNeverShareASlot(t *testing.T) {
+func TestTable_GoroutinesNeverShareSlot(t *testing.T) {
 	var table Table
 	var all sync.WaitGroup
 	for range 8 {
@@ -90,9 +90,9 @@ func TestManyGoroutinesNeverShareASlot(t *testing.T) {
 	}
 }
 
-// The old table looked at every slot before it made a new one: a hundred thousand
-// calls at once cost billions of looks.
-func TestAHundredThousandCallsAtOnceCostFewLooks(t *testing.T) {
+// A table that looked at every slot before it made a new one would look billions of
+// times for a hundred thousand calls.
+func TestTable_HundredThousandCallsNeedFewChunks(t *testing.T) {
 	var table Table
 	const calls = 100_000
 	for range calls {
@@ -111,7 +111,7 @@ func TestAHundredThousandCallsAtOnceCostFewLooks(t *testing.T) {
 	}
 }
 
-func TestTheTableIsFullBeforeItGrowsAndThenDoubles(t *testing.T) {
+func TestTable_DoublesOnlyWhenFull(t *testing.T) {
 	var table Table
 	slots := len(table.first)
 	for range slots {
@@ -135,9 +135,9 @@ func TestTheTableIsFullBeforeItGrowsAndThenDoubles(t *testing.T) {
 	}
 }
 
-// All begin to search at the same place and need new chunks at the same moment:
-// a slot that two took, or a chunk that another replaced, is a call too few.
-func TestCallsThatBeginAtOnceAreAllSeen(t *testing.T) {
+// All goroutines search from the same slot and need new chunks at the same moment. A
+// slot that two of them took, or a chunk that another one replaced, loses a call.
+func TestTable_SeesAllCallsThatBeginAtOnce(t *testing.T) {
 	const goroutines, calls = 4, 6
 	start := time.Now() // the race detector makes a round slow
 	for round := 0; round < 15_000 && time.Since(start) < 2*time.Second; round++ {

@@ -1,27 +1,57 @@
 // Package frame makes the contexts of guarded calls: those that carry what a caller
 // asks of its next call, and those of attempts, by which a call inside a tool
-// function finds the calls that it is inside of.
+// function finds the attempts that it is inside of.
 package frame
 
-import "context"
+import (
+	"context"
+	"sync/atomic"
+)
 
-// Frame is one such context. It never changes once it is made: a tool function may
-// hand it to goroutines that outlive the attempt. Info is where a call reports how it
-// went. A nil *Frame stands for a context that has none.
+// Frame is one such context. Its fields never change once it is made: a tool function
+// may hand it to goroutines that outlive the attempt. Info is where a call reports how
+// it went. A nil *Frame stands for a context that has none.
 type Frame[Info any] struct {
 	context.Context
-	// Tool is the tool that runs in this attempt; nil if the frame is no attempt's. It
-	// points at the entry's copy of the name, so a retained ctx retains the entry.
-	Tool *string
 	// Options has what the caller asked for; an attempt has those of its caller. Nil
 	// means the zero Options.
 	Options *Options[Info]
+	// Attempt is nil if the frame is no attempt's.
+	Attempt *Attempt
 }
 
 // Options are what a caller asks of a guarded call. They never change.
 type Options[Info any] struct {
 	Info       *Info // where to report; nil for no report
 	NoFallback bool  // no substitute may serve
+	NoProbe    bool  // the call must not be a probe
+}
+
+// Attempt is what an attempt shares with the calls inside of it.
+type Attempt struct {
+	// Tool is the tool that runs. It points at the entry's copy of the name, so a
+	// retained ctx retains the entry.
+	Tool *string
+	// Owner tells the registries of two attempts apart; nil if nothing is kept.
+	Owner any
+
+	// acting counts the runs inside the attempt that may have changed something: Act
+	// adds one before such a run, Unact takes it back if the run surely did not reach
+	// its tool. MayHaveActed sees every run that began before it.
+	acting atomic.Int32
+	// ended is set once, when the tool function has returned or was left.
+	ended atomic.Bool
+}
+
+// Enter returns the ctx of an attempt whose caller has these options.
+func Enter[Info any](ctx context.Context, o *Options[Info], tool *string, owner any) *Frame[Info] {
+	made := new(struct {
+		frame   Frame[Info]
+		attempt Attempt
+	})
+	made.attempt.Tool, made.attempt.Owner = tool, owner
+	made.frame = Frame[Info]{Context: ctx, Options: o, Attempt: &made.attempt}
+	return &made.frame
 }
 
 type key struct{}
@@ -47,27 +77,57 @@ func (f *Frame[Info]) Ask() (o Options[Info]) {
 	if f == nil || f.Options == nil {
 		return o
 	}
-	if o = *f.Options; f.Tool != nil {
+	if o = *f.Options; f.Attempt != nil {
 		o.Info = nil
 	}
 	return o
 }
 
-// Attempt returns the nearest frame from f outwards that is an attempt's; nil if there
+// attempt returns the nearest frame from f outwards that is an attempt's; nil if there
 // is none.
-func (f *Frame[Info]) Attempt() *Frame[Info] {
-	for f != nil && f.Tool == nil {
+func (f *Frame[Info]) attempt() *Frame[Info] {
+	for f != nil && f.Attempt == nil {
 		f = Of[Info](f.Context)
 	}
 	return f
 }
 
-// Inside reports whether the tool runs in f or in an attempt further out.
-func (f *Frame[Info]) Inside(tool string) bool {
-	for f = f.Attempt(); f != nil; f = Of[Info](f.Context).Attempt() {
-		if *f.Tool == tool {
+// Nested reports whether f lies in an attempt that is still running.
+func (f *Frame[Info]) Nested() bool {
+	for f = f.attempt(); f != nil; f = Of[Info](f.Context).attempt() {
+		if !f.Attempt.ended.Load() {
 			return true
 		}
 	}
 	return false
 }
+
+// Inside reports whether f lies in an attempt of the tool that is still running and
+// has the same owner.
+func (f *Frame[Info]) Inside(tool string, owner any) bool {
+	for f = f.attempt(); f != nil; f = Of[Info](f.Context).attempt() {
+		if a := f.Attempt; *a.Tool == tool && a.Owner == owner && !a.ended.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// Act notes, in every attempt that f lies in, that a run which may change something
+// begins.
+func (f *Frame[Info]) Act() { f.act(1) }
+
+// Unact takes one Act back.
+func (f *Frame[Info]) Unact() { f.act(-1) }
+
+func (f *Frame[Info]) act(n int32) {
+	for f = f.attempt(); f != nil; f = Of[Info](f.Context).attempt() {
+		f.Attempt.acting.Add(n)
+	}
+}
+
+// MayHaveActed reports whether a run inside the attempt may have changed something.
+func (a *Attempt) MayHaveActed() bool { return a.acting.Load() > 0 }
+
+// End notes that the tool function has returned or was left.
+func (a *Attempt) End() { a.ended.Store(true) }

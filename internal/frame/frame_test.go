@@ -7,19 +7,21 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-type report struct{ text string }
+type report struct{}
 
 // attempt returns the ctx of an attempt of the tool.
-func attempt(ctx context.Context, tool string, o *Options[report]) *Frame[report] {
-	return &Frame[report]{Context: ctx, Tool: &tool, Options: o}
+func attempt(ctx context.Context, tool string, owner any) *Frame[report] {
+	return Enter[report](ctx, nil, &tool, owner)
 }
 
 func TestFrame_NilHasNoOptionsAndNoAttempt(t *testing.T) {
 	none := Of[report](t.Context())
 	assert.Nil(t, none)
 	assert.Zero(t, none.Ask())
-	assert.Nil(t, none.Attempt())
-	assert.False(t, none.Inside("a"))
+	assert.False(t, none.Nested())
+	assert.False(t, none.Inside("a", nil))
+	none.Act()
+	none.Unact()
 }
 
 func TestFrame_IsFoundThroughOtherContexts(t *testing.T) {
@@ -32,24 +34,53 @@ func TestFrame_IsFoundThroughOtherContexts(t *testing.T) {
 	assert.Equal(t, "kept", inner.Value(other{}))
 }
 
-func TestFrame_InsideKnowsEveryAttemptFurtherOut(t *testing.T) {
+func TestFrame_InsideKnowsEveryRunningAttemptFurtherOut(t *testing.T) {
 	var ctx context.Context = t.Context()
+	var attempts []*Frame[report]
 	for _, tool := range []string{"a", "b", "c"} {
 		ctx = &Frame[report]{Context: ctx, Options: &Options[report]{NoFallback: true}}
-		ctx = attempt(context.WithoutCancel(ctx), tool, nil)
+		attempts = append(attempts, attempt(context.WithoutCancel(ctx), tool, 1))
+		ctx = attempts[len(attempts)-1]
 	}
 	f := Of[report](&Frame[report]{Context: ctx})
 	for tool, want := range map[string]bool{"a": true, "b": true, "c": true, "d": false, "": false} {
-		assert.Equal(t, want, f.Inside(tool), tool)
+		assert.Equal(t, want, f.Inside(tool, 1), tool)
+		assert.False(t, f.Inside(tool, 2), "another owner's %s", tool)
+		assert.False(t, f.Inside(tool, nil), "%s without an owner", tool)
 	}
-	assert.Equal(t, "c", *f.Attempt().Tool)
-	assert.False(t, Of[report](t.Context()).Inside(""))
+	attempts[1].Attempt.End()
+	assert.False(t, f.Inside("b", 1), "an attempt that has ended")
+	assert.True(t, f.Inside("a", 1))
+	assert.True(t, f.Nested())
+	attempts[0].Attempt.End()
+	assert.True(t, f.Nested())
+	attempts[2].Attempt.End()
+	assert.False(t, f.Nested())
+}
+
+func TestFrame_ActIsSeenByEveryAttemptFurtherOut(t *testing.T) {
+	outer := attempt(t.Context(), "a", nil)
+	middle := attempt(outer, "b", nil)
+	inner := &Frame[report]{Context: context.WithoutCancel(middle)}
+	beside := attempt(outer, "c", nil)
+	inner.Act()
+	inner.Act()
+	inner.Unact()
+	assert.True(t, outer.Attempt.MayHaveActed())
+	assert.True(t, middle.Attempt.MayHaveActed())
+	assert.False(t, beside.Attempt.MayHaveActed())
+	inner.Unact()
+	assert.False(t, outer.Attempt.MayHaveActed())
+	middle.Attempt.End()
+	inner.Act()
+	assert.True(t, outer.Attempt.MayHaveActed(), "by a goroutine that outlives the attempt between")
 }
 
 func TestFrame_CallInsideAttemptDoesNotReportOutside(t *testing.T) {
-	o := &Options[report]{Info: new(report), NoFallback: true}
+	o := &Options[report]{Info: new(report), NoFallback: true, NoProbe: true}
 	asked := &Frame[report]{Context: t.Context(), Options: o}
 	assert.Equal(t, *o, asked.Ask())
-	assert.Equal(t, Options[report]{NoFallback: true}, attempt(asked, "a", o).Ask())
+	tool := "a"
+	assert.Equal(t, Options[report]{NoFallback: true, NoProbe: true}, Enter(asked, o, &tool, nil).Ask())
 	assert.Same(t, o.Info, asked.Ask().Info, "the options of the caller have not changed")
 }

@@ -1,5 +1,5 @@
-// Package hooks keeps the functions that want to hear of events and calls them
-// so that none can harm the caller or another.
+// Package hooks calls the functions that a host has registered for events. A hook
+// that panics or ends its goroutine harms neither the caller nor another hook.
 package hooks
 
 import (
@@ -13,7 +13,7 @@ import (
 // List is a list of hooks. The zero List is empty and ready for use; all
 // methods may be called from any goroutine, also from inside a hook.
 type List[E any] struct {
-	mu     sync.Mutex                 // held while the list changes, never while a hook runs
+	mu     sync.Mutex                 // guards changes of hooks; never held while a hook runs
 	hooks  atomic.Pointer[[]*hook[E]] // replaced as a whole, under mu
 	panics atomic.Uint64
 }
@@ -22,15 +22,15 @@ type hook[E any] struct {
 	fn func(E)
 
 	mu      sync.Mutex
-	active  int           // calls that are running, nested ones included
-	stopped bool          // no call may begin
-	idle    chan struct{} // closed when stopped and active has become 0
+	active  int           // running calls, nested ones included
+	stopped bool          // set by stop: no further call begins
+	idle    chan struct{} // closed once stopped is set and active is 0
 }
 
-// Add appends fn. The function that it returns takes fn out again: when it has
-// returned, no call of fn is running and none will begin. It waits for calls
-// that are running, except when it is called from inside a hook, where waiting
-// would be for itself; it may be called more than once. A nil fn is ignored.
+// Add appends fn. The function stop removes fn: when stop has returned, no call of
+// fn is running and none will begin. It waits for running calls, unless a hook calls
+// it: a hook that waited would wait for itself. It may be called more than once. A
+// nil fn is ignored.
 func (l *List[E]) Add(fn func(E)) (stop func()) {
 	if fn == nil {
 		return func() {}
@@ -117,8 +117,8 @@ func (h *hook[E]) run(e E, panics *atomic.Uint64) {
 	h.fn(e)
 }
 
-// insideHook reports whether this goroutine is running a hook. Nothing in Go
-// tells a function who called it, except for the stack; only stop pays for it.
+// insideHook reports whether this goroutine is running a hook. Only the stack tells
+// a function who called it, and only stop pays for reading it.
 func insideHook() bool {
 	pcs := make([]uintptr, 64)
 	for skip := 0; ; skip += len(pcs) {

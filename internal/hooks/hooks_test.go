@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestHooksAreCalledInTheOrderInWhichTheyWereAdded(t *testing.T) {
+func TestList_CallsHooksInOrderOfAdding(t *testing.T) {
 	var list List[int]
 	list.Call(0) // the zero list has none
 	var got []string
@@ -23,10 +23,10 @@ func TestHooksAreCalledInTheOrderInWhichTheyWereAdded(t *testing.T) {
 	list.Add(nil)()
 	list.Call(7)
 	assert.Equal(t, []string{"0:7", "1:7", "2:7"}, got)
-	assert.Zero(t, list.Panics(), "nothing has called the nil one")
+	assert.Zero(t, list.Panics(), "the nil hook is not called")
 }
 
-func TestStopTakesOneHookOutAndMayBeRepeated(t *testing.T) {
+func TestList_StopRemovesOneHookAndMayBeRepeated(t *testing.T) {
 	var list List[int]
 	var got []string
 	hook := func(name string) func(int) { return func(int) { got = append(got, name) } }
@@ -43,7 +43,7 @@ func TestStopTakesOneHookOutAndMayBeRepeated(t *testing.T) {
 	assert.Equal(t, []string{"a", "c", "b"}, got)
 }
 
-func TestAHookThatPanicsIsCountedAndHarmsNobody(t *testing.T) {
+func TestList_PanicIsCountedAndHarmsNoOtherHook(t *testing.T) {
 	var list List[int]
 	calls := 0
 	list.Add(func(int) { panic("first") })
@@ -54,7 +54,7 @@ func TestAHookThatPanicsIsCountedAndHarmsNobody(t *testing.T) {
 	assert.Equal(t, uint64(4), list.Panics())
 }
 
-func TestAPanickingHookCanStillBeStopped(t *testing.T) {
+func TestList_PanickingHookCanBeStopped(t *testing.T) {
 	var list List[int]
 	stop := list.Add(func(int) { panic("x") })
 	list.Call(1)
@@ -63,7 +63,7 @@ func TestAPanickingHookCanStillBeStopped(t *testing.T) {
 	assert.Equal(t, uint64(1), list.Panics())
 }
 
-func TestAHookThatEndsItsGoroutineDoesSoAfterTheOthers(t *testing.T) {
+func TestList_GoexitTakesEffectAfterOtherHooks(t *testing.T) {
 	var list List[int]
 	var got []string
 	var stops []func()
@@ -82,13 +82,13 @@ func TestAHookThatEndsItsGoroutineDoesSoAfterTheOthers(t *testing.T) {
 	group.Wait()
 	assert.False(t, returned)
 	assert.Equal(t, []string{"a", "b", "d", "e"}, got)
-	assert.Equal(t, uint64(1), list.Panics(), "to end a goroutine is no panic")
+	assert.Equal(t, uint64(1), list.Panics(), "ending a goroutine is not a panic")
 	for _, stop := range stops {
 		stop() // does not wait for calls that have ended this way
 	}
 }
 
-func TestStopWaitsForACallThatIsRunning(t *testing.T) {
+func TestList_StopWaitsForRunningCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list List[int]
 		var running, calls atomic.Int32
@@ -116,11 +116,11 @@ func TestStopWaitsForACallThatIsRunning(t *testing.T) {
 		assert.Equal(t, int32(3), calls.Load())
 		group.Wait()
 		list.Call(3)
-		assert.Equal(t, int32(3), calls.Load(), "and none begins")
+		assert.Equal(t, int32(3), calls.Load(), "no call begins")
 	})
 }
 
-func TestStopFromInsideAHookDoesNotWaitForItself(t *testing.T) {
+func TestList_StopInsideHookDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list List[int]
 		var got []int
@@ -151,7 +151,7 @@ func TestStopFromInsideAHookDoesNotWaitForItself(t *testing.T) {
 	})
 }
 
-func TestAHookThatAnEarlierOneTookOutIsNotCalledAnyMore(t *testing.T) {
+func TestList_HookRemovedByEarlierHookIsNotCalled(t *testing.T) {
 	var list List[int]
 	var stop func()
 	list.Add(func(int) { stop() })
@@ -170,7 +170,7 @@ func deep(n int, fn func()) {
 	fn()
 }
 
-func TestANestedCallOfAHookKeepsItRunning(t *testing.T) {
+func TestList_StopWaitsForNestedCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list List[int]
 		var log []string
@@ -191,7 +191,7 @@ func TestANestedCallOfAHookKeepsItRunning(t *testing.T) {
 	})
 }
 
-func TestInsideHookKnowsOnlyHooks(t *testing.T) {
+func TestInsideHook_SeesOnlyHooks(t *testing.T) {
 	assert.False(t, insideHook())
 	inside, below := false, false
 	var list List[string]
@@ -211,9 +211,9 @@ func TestInsideHookKnowsOnlyHooks(t *testing.T) {
 	deep(64*3, func() { assert.False(t, insideHook()) })
 }
 
-// insideHook goes by a name: whoever renames the package, the type or the method
-// has to change it there, too.
-func TestInsideHook_LooksForTheNameOfRun(t *testing.T) {
+// insideHook looks for a name: a change that renames the package, the type or the
+// method has to change insideHook, too.
+func TestInsideHook_LooksForNameOfRun(t *testing.T) {
 	var names []string
 	var list List[int]
 	list.Add(func(int) {
@@ -235,11 +235,11 @@ type runner struct{}
 //go:noinline
 func (*runner) run(fn func()) { fn() }
 
-func TestAMethodOfTheSameNameIsNoHook(t *testing.T) {
+func TestInsideHook_IgnoresOtherRunMethods(t *testing.T) {
 	new(runner).run(func() { assert.False(t, insideHook()) })
 }
 
-func TestTheListMayChangeWhileOthersCall(t *testing.T) {
+func TestList_MayChangeDuringCalls(t *testing.T) {
 	var list List[int]
 	var steady, passing atomic.Int64
 	list.Add(func(int) { steady.Add(1) })

@@ -14,7 +14,7 @@ type Ordered[E any] struct {
 	mu   sync.Mutex // never held while a hook runs
 	next uint64     // epoch of the next event to deliver
 	// busy means that a goroutine delivers. It is written under mu; Delivering
-	// reads it without.
+	// reads it without the lock.
 	busy atomic.Bool
 	// pending holds the events that wait for an earlier one or for the goroutine
 	// that delivers; nil if there are none, which is nearly always.
@@ -24,10 +24,10 @@ type Ordered[E any] struct {
 // NewOrdered returns an Ordered whose first event has this epoch.
 func NewOrdered[E any](first uint64) *Ordered[E] { return &Ordered[E]{next: first} }
 
-// Deliver hands over events of successive epochs, the first of which is given.
-// When it returns they have been delivered, or another goroutine, or a hook
-// further up this one's stack, will deliver them. A hook that ends its goroutine
-// ends it after all others have run.
+// Deliver hands over events of successive epochs, the first of which is epoch. When
+// it returns, they have been delivered, or the goroutine that delivers at this moment
+// will deliver them; if a hook calls Deliver, that may be its own. A hook that ends
+// its goroutine ends it after all others have run.
 func (o *Ordered[E]) Deliver(epoch uint64, events []E, list *List[E]) {
 	if o.begin(epoch, events) {
 		o.drain(events, list)
@@ -37,8 +37,8 @@ func (o *Ordered[E]) Deliver(epoch uint64, events []E, list *List[E]) {
 // Delivering reports whether a goroutine delivers at this moment.
 func (o *Ordered[E]) Delivering() bool { return o.busy.Load() }
 
-// begin reports whether the events are the next ones and no goroutine delivers:
-// then the caller has to drain them. Else it leaves them pending.
+// begin reports whether the events are the next ones and no goroutine delivers. If
+// so, the caller has to drain them; otherwise begin keeps them pending.
 func (o *Ordered[E]) begin(epoch uint64, events []E) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -56,8 +56,8 @@ func (o *Ordered[E]) begin(epoch uint64, events []E) bool {
 	return false
 }
 
-// drain delivers events and then what is pending, until nothing is, or the next
-// event has not arrived yet: the goroutine that brings it will go on.
+// drain delivers events and then pending ones, up to the first event that has not
+// arrived yet. The goroutine that brings that event goes on from there.
 func (o *Ordered[E]) drain(events []E, list *List[E]) {
 	done := false
 	defer func() {
@@ -80,8 +80,8 @@ func (o *Ordered[E]) drain(events []E, list *List[E]) {
 	}
 }
 
-// take takes the next event out. It reports false if the event is not there;
-// from then on no goroutine delivers.
+// take removes the next event from pending. It reports false if the event is not
+// there; from then on no goroutine delivers.
 func (o *Ordered[E]) take() (e E, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

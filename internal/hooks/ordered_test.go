@@ -19,8 +19,8 @@ func recorded() (list *List[int], log *[]int) {
 	return list, log
 }
 
-// Two winners of swaps may arrive in the wrong order.
-func TestOrdered_EarlyEventWaitsForTheOneBeforeIt(t *testing.T) {
+// Two goroutines may win their swaps in one order and deliver in the other.
+func TestOrdered_EarlyEventWaitsForPredecessor(t *testing.T) {
 	list, log := recorded()
 	o := NewOrdered[int](2)
 	o.Deliver(5, []int{50}, list)
@@ -30,7 +30,7 @@ func TestOrdered_EarlyEventWaitsForTheOneBeforeIt(t *testing.T) {
 	assert.False(t, o.Delivering(), "the first one has not arrived")
 	o.Deliver(2, []int{20}, list)
 	assert.Equal(t, []int{20, 30, 40, 50}, *log)
-	assert.Nil(t, o.pending, "nothing is kept for what is delivered")
+	assert.Nil(t, o.pending, "delivered events leave nothing pending")
 	o.Deliver(6, []int{60, 70}, list)
 	o.Deliver(8, []int{80}, list)
 	assert.Equal(t, []int{20, 30, 40, 50, 60, 70, 80}, *log)
@@ -46,7 +46,7 @@ func TestOrdered_GapHoldsBackWhatFollows(t *testing.T) {
 	o.Deliver(1, []int{10}, list)
 	assert.Equal(t, []int{10, 20}, *log)
 	assert.Len(t, o.pending, 1)
-	assert.False(t, o.Delivering(), "or the missing one would be left to no goroutine")
+	assert.False(t, o.Delivering(), "otherwise no goroutine would deliver the missing event")
 	o.Deliver(3, []int{30}, list)
 	assert.Equal(t, []int{10, 20, 30, 40}, *log)
 	assert.Nil(t, o.pending)
@@ -95,7 +95,7 @@ func TestOrdered_HookThatEndsItsGoroutineLosesNoEvent(t *testing.T) {
 	assert.Equal(t, []int{2, 3, 4, 3}, log, "and the queue is not stuck")
 }
 
-// While one goroutine delivers, others leave their events to it and go on.
+// While one goroutine delivers, the others leave their events to it and go on.
 func TestOrdered_DeliveringGoroutineTakesWhatOthersBring(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list List[int]
@@ -138,6 +138,6 @@ func TestOrdered_ManyGoroutines(t *testing.T) {
 		group.Wait()
 		require.Equal(t, want, *log)
 		require.False(t, o.Delivering())
-		require.Nil(t, o.pending, "nothing is kept for what is delivered")
+		require.Nil(t, o.pending, "delivered events leave nothing pending")
 	}
 }

@@ -101,6 +101,7 @@ type Event struct {
 	Ended      uint64  // any op that may close: calls of the tool that have ended, this one included
 
 	LeaseFloor int64   // OpAdmit: the shortest lease of a probe
+	NoProbe    bool    // OpAdmit: the caller must not be the probe
 	Draw       float64 // any op that may begin a cooldown: in [0,1), where it falls within its jitter
 	Params     *Params // OpConfigure
 }
@@ -320,6 +321,10 @@ func (s *Snapshot) admit(ev *Event, now int64, a *Answer) Cause {
 	}
 	if s.State == Closed {
 		s.Until = 0 // a throttle that is over
+		return CauseNone
+	}
+	if ev.NoProbe {
+		a.Reason, a.Wait = CircuitOpen, s.Params.Hint()
 		return CauseNone
 	}
 	a.Probe = true

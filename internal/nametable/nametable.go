@@ -16,7 +16,7 @@ import (
 )
 
 // Node is one name with its value. A node never moves and its name never
-// changes, so a pointer to it stays good after the name has left the table.
+// changes, so a pointer to it stays valid after the name has left the table.
 type Node[V any] struct {
 	hash  uint64
 	name  string
@@ -26,8 +26,8 @@ type Node[V any] struct {
 // Name returns the node's name.
 func (n *Node[V]) Name() string { return n.name }
 
-// NameRef returns where the name is, which must not be changed: half as long as the
-// name itself, for whoever counts bytes. It keeps the node.
+// NameRef returns a pointer to the name, which must not be changed. The pointer keeps
+// the node alive, and has half the size of a string.
 func (n *Node[V]) NameRef() *string { return &n.name }
 
 // Loose returns a node that is in no table.
@@ -43,11 +43,11 @@ func Loose[V any](name string) *Node[V] { return &Node[V]{name: name} }
 // The zero Table is empty and ready for use.
 type Table[V any] struct {
 	// view is replaced as a whole by the writer when the table grows or sheds
-	// its tombstones. A reader works on the view it loaded; what is put into a
-	// newer one meanwhile it does not see.
+	// its tombstones. A reader works on the view that it loaded, and does not
+	// see what is put into a newer one.
 	view atomic.Pointer[view[V]]
 	live atomic.Int64 // nodes in view; written by the writer only
-	dead int          // tombstones in view; the writer's own
+	dead int          // tombstones in view; used by the writer only
 }
 
 type view[V any] struct {
@@ -135,8 +135,8 @@ func (t *Table[V]) rebuild(old *view[V]) *view[V] {
 	v := &view[V]{
 		mask:  uint64(size - 1),
 		slots: make([]atomic.Pointer[Node[V]], size),
-		// A tombstone matches no lookup: its hash may come up, the empty name
-		// that it carries is one that no caller puts.
+		// A tombstone matches no lookup: its name is empty, and its hash of zero
+		// is that of the empty name for one seed in 2^64.
 		tomb: new(Node[V]),
 	}
 	if old == nil {

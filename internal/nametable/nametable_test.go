@@ -26,7 +26,7 @@ func collect(t *Table[int]) map[string]int {
 	return all
 }
 
-func TestTheZeroTableIsEmpty(t *testing.T) {
+func TestTable_ZeroValueIsEmpty(t *testing.T) {
 	var table Table[int]
 	assert.Nil(t, table.Get("a"))
 	assert.Nil(t, table.Get(""))
@@ -34,11 +34,11 @@ func TestTheZeroTableIsEmpty(t *testing.T) {
 	assert.Empty(t, collect(&table))
 }
 
-func TestANodeStaysGoodAfterItsNameHasLeft(t *testing.T) {
+func TestNode_StaysValidAfterDelete(t *testing.T) {
 	var table Table[int]
 	name := []byte("search")
 	n := table.Put(string(name), func(v *int) {
-		assert.Nil(t, table.Get("search"), "nobody sees it before it is ready")
+		assert.Nil(t, table.Get("search"), "no reader sees it before it is ready")
 		*v = 7
 	})
 	name[0] = 'X'
@@ -54,7 +54,7 @@ func TestANodeStaysGoodAfterItsNameHasLeft(t *testing.T) {
 }
 
 // Random changes, compared with a map after each.
-func TestTheTableIsAMap(t *testing.T) {
+func TestTable_AgreesWithMap(t *testing.T) {
 	seed := uint64(1)
 	if text := os.Getenv("TOOLHEALTH_SEED"); text != "" {
 		seed, _ = strconv.ParseUint(text, 10, 64)
@@ -87,7 +87,7 @@ func TestTheTableIsAMap(t *testing.T) {
 	}
 }
 
-func TestTheTableGrowsBeforeItIsHalfFullAndShedsTombstones(t *testing.T) {
+func TestTable_GrowsAtHalfFullAndShedsTombstones(t *testing.T) {
 	var table Table[int]
 	slots := func() int { return len(table.view.Load().slots) }
 	for i := range 8 {
@@ -103,7 +103,7 @@ func TestTheTableGrowsBeforeItIsHalfFullAndShedsTombstones(t *testing.T) {
 	put(&table, "32", 32)
 	assert.Equal(t, 256, slots())
 
-	// What is a quarter full once the tombstones are gone stays as large as it is.
+	// A table that is a quarter full without its tombstones keeps its size.
 	var quarter Table[int]
 	for i := range 8 {
 		put(&quarter, fmt.Sprint(i), i)
@@ -115,7 +115,7 @@ func TestTheTableGrowsBeforeItIsHalfFullAndShedsTombstones(t *testing.T) {
 	assert.Equal(t, 16, len(quarter.view.Load().slots))
 	assert.Zero(t, quarter.dead)
 
-	// One name in and out for ever: tombstones must not fill the table.
+	// One name is put and deleted again and again: tombstones must not fill the table.
 	var churn Table[int]
 	for i := range 10_000 {
 		n := put(&churn, fmt.Sprint(i), i)
@@ -126,7 +126,7 @@ func TestTheTableGrowsBeforeItIsHalfFullAndShedsTombstones(t *testing.T) {
 	assert.Zero(t, churn.Len())
 	assert.Empty(t, collect(&churn))
 
-	// And it shrinks when most names have gone.
+	// The table shrinks when most names have gone.
 	for n := range table.All() {
 		table.Delete(n)
 	}
@@ -136,10 +136,10 @@ func TestTheTableGrowsBeforeItIsHalfFullAndShedsTombstones(t *testing.T) {
 	assert.Equal(t, 16, slots())
 }
 
-func TestAProbeSequenceGoesOnPastATombstone(t *testing.T) {
+func TestTable_ProbeSequencePassesTombstones(t *testing.T) {
 	var table Table[int]
-	// Eight of sixteen slots: some names collide whatever the seed is. Deleting
-	// any one must hide no other.
+	// Eight names in sixteen slots: some collide, whatever the seed is. Deleting
+	// one must not hide another.
 	for round := range 50 {
 		var nodes []*Node[int]
 		for i := range 8 {
@@ -158,8 +158,8 @@ func TestAProbeSequenceGoesOnPastATombstone(t *testing.T) {
 	}
 }
 
-// The tombstone has the empty name, and so may a caller's question.
-func TestTheEmptyNameDoesNotFindATombstone(t *testing.T) {
+// The tombstone's name is empty, and a caller may look up the empty name.
+func TestTable_EmptyNameFindsNoTombstone(t *testing.T) {
 	for range 20 { // each with a seed of its own
 		var table Table[int]
 		for i := range 8 {
@@ -169,7 +169,7 @@ func TestTheEmptyNameDoesNotFindATombstone(t *testing.T) {
 	}
 }
 
-func TestAllMayStopEarlyAndSeeChanges(t *testing.T) {
+func TestTable_AllMayStopEarlyAndSeeChanges(t *testing.T) {
 	var table Table[int]
 	for i := range 8 {
 		put(&table, fmt.Sprint(i), i)
@@ -188,12 +188,12 @@ func TestAllMayStopEarlyAndSeeChanges(t *testing.T) {
 		put(&table, n.Name()+"'", 0) // grows on the way
 	}
 	assert.Equal(t, 8, table.Len())
-	assert.GreaterOrEqual(t, seen, 8, "what was there is seen")
+	assert.GreaterOrEqual(t, seen, 8, "every node that was there is seen")
 }
 
-// Names that stay are found by every reader at every moment, while others come,
+// Every reader finds the names that stay at every moment, while other names come and
 // go and make the table grow.
-func TestReadersFindWhatStaysWhileAWriterWorks(t *testing.T) {
+func TestTable_ReadersFindWhatStaysDuringWrites(t *testing.T) {
 	var table Table[int]
 	for i := range 5 {
 		put(&table, fmt.Sprint("stays", i), i)
@@ -238,7 +238,7 @@ func TestReadersFindWhatStaysWhileAWriterWorks(t *testing.T) {
 	assert.Equal(t, 5, table.Len())
 }
 
-func TestALooseNodeIsInNoTable(t *testing.T) {
+func TestLoose_NodeIsInNoTable(t *testing.T) {
 	var table Table[int]
 	n := Loose[int]("name")
 	assert.Equal(t, "name", n.Name())
@@ -248,7 +248,7 @@ func TestALooseNodeIsInNoTable(t *testing.T) {
 	assert.Equal(t, 1, table.Len())
 }
 
-func TestANameRefIsTheNameOfItsNode(t *testing.T) {
+func TestNode_NameRefPointsAtName(t *testing.T) {
 	var table Table[int]
 	n := table.Put("a", func(*int) {})
 	ref := n.NameRef()

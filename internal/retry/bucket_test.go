@@ -5,12 +5,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // take takes n tokens out of a bucket of this size and reports how many it got.
 func take(b *Bucket, size, n int) (got int) {
 	for range n {
-		if b.Take(size) {
+		if b.Take(size, 0, 0) {
 			got++
 		}
 	}
@@ -25,7 +26,7 @@ func TestBucket_HoldsItsSize(t *testing.T) {
 		}
 	}
 	var b Bucket
-	if !b.Take(math.MaxInt) {
+	if !b.Take(math.MaxInt, 0, 0) {
 		t.Error("no token from the largest bucket")
 	}
 }
@@ -34,7 +35,7 @@ func TestBucket_TenSuccessesEarnOneRetry(t *testing.T) {
 	var b Bucket
 	take(&b, 3, 3)
 	for i := range 9 {
-		if b.Reward(); b.Take(3) {
+		if b.Reward(); b.Take(3, 0, 0) {
 			t.Fatalf("a token after %d successes", i+1)
 		}
 	}
@@ -53,16 +54,43 @@ func TestBucket_NeverHoldsMoreThanItsSize(t *testing.T) {
 	if got := take(&b, 2, 5); got != 2 {
 		t.Errorf("%d tokens, want 2", got)
 	}
+	if b.Take(2, time.Second, int64(time.Hour)); take(&b, 2, 5) != 1 {
+		t.Error("an hour of refills gave more than the bucket holds")
+	}
 }
 
-func TestBucket_SmallerSizeCountsWhatIsMissing(t *testing.T) {
+func TestBucket_TimeGivesOneTokenBackAtATime(t *testing.T) {
+	const every, start = 10 * time.Second, int64(time.Hour)
 	var b Bucket
-	take(&b, 10, 4)
-	if b.Take(4) {
-		t.Error("a token although as many are missing as the bucket holds")
+	for range 3 {
+		if !b.Take(3, every, start) {
+			t.Fatal("no token from a full bucket")
+		}
 	}
-	if b.Return(); !b.Take(4) {
-		t.Error("no token although one came back")
+	for _, step := range []struct {
+		after time.Duration
+		want  bool
+	}{
+		{0, false}, {every - 1, false}, {every, true}, {2*every - 1, false}, {4 * every, true}, {4 * every, true}, {4 * every, true}, {4 * every, false},
+		{5*every - 1, false}, {5 * every, true},
+	} {
+		if got := b.Take(3, every, start+int64(step.after)); got != step.want {
+			t.Errorf("after %v: %v", step.after, got)
+		}
+	}
+}
+
+func TestBucket_SmallerSizeStartsFull(t *testing.T) {
+	var b Bucket
+	take(&b, 10, 10)
+	if got := take(&b, 2, 5); got != 2 {
+		t.Errorf("%d tokens from a bucket that became smaller, want 2", got)
+	}
+	if got := take(&b, 4, 5); got != 2 {
+		t.Errorf("%d tokens from one that became larger by 2, want 2", got)
+	}
+	if b.Full() {
+		t.Error("full with every token taken")
 	}
 }
 
@@ -84,7 +112,28 @@ func TestBucket_ConcurrentTakersGetEachTokenOnce(t *testing.T) {
 			}
 		})
 	}
-	if wg.Wait(); b.missing.Load() != 0 {
+	if wg.Wait(); !b.Full() {
 		t.Errorf("%d tenths are missing from a bucket that got all back", b.missing.Load())
+	}
+}
+
+func TestBucket_ConcurrentTakersGetEachRefillOnce(t *testing.T) {
+	for range 200 {
+		var b Bucket
+		b.Take(4, time.Second, 0)
+		take(&b, 4, 3)
+		var got atomic.Int64
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				if b.Take(4, time.Second, int64(3*time.Second)) {
+					got.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if all := int(got.Load()) + take(&b, 4, 5); all != 3 {
+			t.Fatalf("%d tokens after three refills", all)
+		}
 	}
 }

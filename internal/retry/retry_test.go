@@ -43,7 +43,7 @@ func TestDelay_GrowsFromBaseToLimit(t *testing.T) {
 	}
 }
 
-// A policy never waits less after more attempts, whatever it says.
+// The wait never decreases with the number of attempts, whatever the policy is.
 func TestDelay_HoldsBoundsForTenThousandAttempts(t *testing.T) {
 	for _, base := range []time.Duration{1, 100 * time.Millisecond, time.Second, time.Hour} {
 		for _, factor := range []float64{1, 2, 10} {
@@ -61,7 +61,7 @@ func TestDelay_HoldsBoundsForTenThousandAttempts(t *testing.T) {
 	}
 }
 
-// anyDuration and anyFloat draw from the whole range with a taste for its ends.
+// anyDuration and anyFloat draw from the whole range, and often from its ends.
 func anyDuration(rng *rand.Rand) time.Duration {
 	switch rng.IntN(6) {
 	case 0:
@@ -147,6 +147,32 @@ func TestJitter_FullIsUniform(t *testing.T) {
 	for i, n := range tenths {
 		if n < draws/10-draws/100 || n > draws/10+draws/100 {
 			t.Errorf("%d of %d draws in tenth %d", n, draws, i)
+		}
+	}
+}
+
+func TestSpread_StatedWaitIsNeverShortened(t *testing.T) {
+	const second = time.Second
+	for _, c := range []struct {
+		stated, backoff time.Duration
+		jitter, draw    float64
+		wait, least     time.Duration
+	}{
+		{0, 0, 1, 0.5, 0, 0},
+		{0, 4 * second, 0, 0.5, 4 * second, 4 * second},
+		{0, 4 * second, 1, 0.5, 2 * second, 0},
+		{0, 4 * second, 0.5, 0.5, 3 * second, 2 * second},
+		{5 * second, 4 * second, 1, 0.5, 7 * second, 5 * second},
+		{5 * second, 4 * second, 0.5, 0, 5 * second, 5 * second},
+		{second, 4 * second, 0.5, 0.5, 3 * second, 2 * second},
+		{5 * second, 0, 1, 0.9, 5 * second, 5 * second},
+		{-second, -second, 1, 0.9, 0, 0},
+		{math.MaxInt64, math.MaxInt64, 1, 0.9, math.MaxInt64, math.MaxInt64},
+		{second, 4 * second, math.NaN(), 0.5, 4 * second, 4 * second},
+		{second, 4 * second, 7, 0.5, 3 * second, second},
+	} {
+		if wait, least := Spread(c.stated, c.backoff, c.jitter, c.draw); wait != c.wait || least != c.least {
+			t.Errorf("%+v: %v, %v", c, wait, least)
 		}
 	}
 }

@@ -4,8 +4,8 @@ package stamp
 
 import "sync/atomic"
 
-// A Stamp belongs to one admitted call. The zero Stamp is of epoch 0, not a
-// probe's, and not settled. It must not be copied after its first use.
+// A Stamp belongs to one admitted call. The zero Stamp has epoch 0, is not a
+// probe's, and is not settled. It must not be copied after its first use.
 type Stamp struct {
 	_   [0]atomic.Bool // go vet reports copies
 	low uint32         // the lower half of the epoch; never changes
@@ -30,7 +30,7 @@ func New(epoch uint64, isProbe bool) Stamp {
 	return Stamp{low: uint32(epoch), high: high}
 }
 
-// Settle reports true to exactly one of all its callers.
+// Settle marks the stamp as settled. It reports true to exactly one of its callers.
 func (s *Stamp) Settle() bool {
 	high := atomic.LoadUint32(&s.high)
 	return atomic.SwapUint32(&s.high, high|settled)&settled == 0

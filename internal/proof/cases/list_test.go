@@ -22,7 +22,7 @@ import (
 // root is the root of the module.
 const root = "../../.."
 
-// caseFacts is what a list of cases is compared with.
+// caseFacts is what exists, to compare a list of cases with.
 type caseFacts struct {
 	index     []string        // numbers of all cases
 	scenarios map[string]bool // names of all scenarios
@@ -31,7 +31,7 @@ type caseFacts struct {
 
 var namedAfterACase = regexp.MustCompile(`^(?:Test)?(C[0-9]+)`)
 
-// wrongLines returns what is wrong with a list of cases, such as testdata/cases.txt.
+// wrongLines returns the mistakes of a list of cases, such as testdata/cases.txt.
 func (f caseFacts) wrongLines(list string) (wrong []string) {
 	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	covered, named := map[string]bool{}, map[string]string{}

@@ -1,7 +1,7 @@
-// Package cases_test proves what becomes of failures that people have reported of
-// breakers and of agents. testdata/cases.txt names the scenario or the test for each
-// case. A test here is named for its case; it is about a race, a hook, a flood of names,
-// a classifier, a text or a guarded call, which a scenario cannot show.
+// Package cases_test plays failures that people have reported of breakers and agents.
+// testdata/cases.txt names the scenario or the test for each case. A test here is named
+// for its case. It is about a race, a hook, a flood of names, a classifier, a text or a
+// guarded call, which a scenario cannot show.
 package cases_test
 
 import (

@@ -306,7 +306,7 @@ func TestC58_MillionNamesLeaveRegistryUnchanged(t *testing.T) {
 		}
 		assert.Equal(t, want, r.Len())
 		assert.Len(t, r.HealthSummary().Tools, want)
-		assert.Less(t, grown, int64(1<<20), "bytes that the flood has left")
+		assert.Less(t, grown, int64(1<<20), "bytes that remain after the flood")
 		for i := range 10 {
 			_, known := r.Health(fmt.Sprint("tool", i))
 			assert.True(t, known, "a registered tool must stay")
@@ -330,7 +330,7 @@ func TestC60_FailedToolStaysUntilRemoved(t *testing.T) {
 		assert.True(t, r.Remove("tool7"))
 		r.RecordSuccess("new", 0)
 		_, known = r.Health("new")
-		assert.True(t, known, "what is removed makes room")
+		assert.True(t, known, "a removed tool makes room")
 
 		for range 500/64 + 1 { // each new name looks at 64 entries
 			r.RecordFailure("tool7", 0)
@@ -374,7 +374,7 @@ func TestC72_GrowthWithoutCapStaysPositive(t *testing.T) {
 		for range 6 { // after that the cap of ten years applies, and virtual time ends after 292
 			wait := caseHealth(t, r, "search").RetryAfter
 			require.Positive(t, wait)
-			require.Greater(t, 2*wait, last, "shorter than jitter explains")
+			require.Greater(t, 2*wait, last, "shorter than jitter can make it")
 			last = wait
 			time.Sleep(wait)
 			require.True(t, r.AllowRequest("search"))
@@ -459,7 +459,7 @@ func TestC101_NamesAndTextsOfUsersBecomeNoLabels(t *testing.T) {
 	config.Default.MaxAttempts = 1
 	config.Observe = func(_ context.Context, e toolhealth.Event) {
 		tool := e.Tool
-		if e.Reason == toolhealth.StopUnknownTool { // the one special case of an exporter
+		if e.Reason == toolhealth.StopUnknownTool { // the only special case of an exporter
 			tool = "unknown"
 		}
 		labels[fmt.Sprint(tool, e.Final, e.Reason, e.Verdict.Outcome, e.Verdict.Kind)] = true
@@ -482,7 +482,7 @@ func TestC101_NamesAndTextsOfUsersBecomeNoLabels(t *testing.T) {
 	}
 	assert.Len(t, r.HealthSummary().Tools, 10)
 	// Ten tools have four labels each: a failed attempt, a failed call, a refused call
-	// and a trip. All unknown names share one.
+	// and a trip. All unknown names share one label.
 	assert.Len(t, labels, 10*4+1)
 	for label := range labels {
 		assert.NotContains(t, label, "error text")
@@ -694,7 +694,7 @@ func TestC109_SnapshotsAddUpUnderLoad(t *testing.T) {
 					case h.Available != (h.RetryAfter == 0), h.Available != (h.Reason == toolhealth.StopNone):
 						t.Errorf("contradicts itself: %+v", h)
 					}
-					clear(h.ByKind) // changes a copy only: other readers must not notice
+					clear(h.ByKind) // changes a copy only; other readers must not see the change
 				}
 			}
 		})
@@ -756,9 +756,9 @@ func TestC131_EachReplicaLearnsForItself(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		assert.Equal(t, 9, failures, "three for each of the three")
+		assert.Equal(t, 9, failures, "three failures for each of the three replicas")
 		// They tripped at 6, 7 and 8s, so each has probed at about 36, 66 and 96s.
-		assert.Equal(t, 9, probes, "one for each replica and cooldown")
+		assert.Equal(t, 9, probes, "one probe for each replica and cooldown")
 		for _, r := range replicas {
 			assert.Equal(t, 1, r.HealthSummary().Unavailable)
 		}
@@ -808,8 +808,8 @@ func TestC133_OnlyOrderOfBatchDecides(t *testing.T) {
 			opened[failures]++
 		}
 	}
-	assert.Equal(t, 1000, opened[7], "seven failures have three in a row wherever the success stands")
-	assert.InDelta(t, 500, opened[5], 400, "of five failures some have and some have not")
+	assert.Equal(t, 1000, opened[7], "seven failures have three in a row, wherever the success is")
+	assert.InDelta(t, 500, opened[5], 400, "five failures have three in a row in some orders only")
 }
 
 func TestC134_OnlyThreeFailuresInRowOpen(t *testing.T) {
@@ -837,7 +837,7 @@ func TestC134_OnlyThreeFailuresInRowOpen(t *testing.T) {
 }
 
 // lonelyTarget plays a tool that fifty callers poll every 100ms. Each call takes 50ms
-// and succeeds if answers says so, given how many calls were in flight.
+// and succeeds if answers returns true for the number of calls in flight.
 func lonelyTarget(t *testing.T, minutes int, config func(*toolhealth.BreakerConfig), answers func(inFlight int) bool) (runs int, trips uint64) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := &toolhealth.Gate{Registry: caseRegistry(t, func(c *toolhealth.Config) { config(&c.Breaker) })}
@@ -874,11 +874,11 @@ func TestC138_OneGoodProbeReopensFlood(t *testing.T) {
 		return func(int) bool { return random.Float64() < 0.3 }
 	}
 
-	// A: each cooldown ends with one good probe, and then the flood fails.
+	// A: each cooldown ends with one successful probe, and then the flood fails.
 	minutes := unlessShort(10, 5)
 	runs, trips := lonelyTarget(t, minutes, usual, alone)
 	assert.InDelta(t, 2*minutes, trips, 2)
-	assert.InDelta(t, 2*minutes*51, runs, 150, "one probe and fifty for each cooldown")
+	assert.InDelta(t, 2*minutes*51, runs, 150, "one probe and fifty calls for each cooldown")
 	strictRuns, strictTrips := lonelyTarget(t, minutes, strict, alone)
 	assert.InDelta(t, runs, strictRuns, 150, "a second good probe does not help against a flood")
 	assert.InDelta(t, trips, strictTrips, 2)
@@ -895,7 +895,7 @@ func TestC139_RefusalHasTypedReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, nil)
 		gate := &toolhealth.Gate{Registry: r}
-		dial := &net.OpError{Op: "dial", Err: fmt.Errorf("dialling secret.internal:80: %w", syscall.ECONNREFUSED)}
+		dial := &net.OpError{Op: "dial", Err: fmt.Errorf("dialing secret.internal:80: %w", syscall.ECONNREFUSED)}
 		for range 3 {
 			permit, err := gate.Allow(t.Context(), "probing")
 			require.NoError(t, err)
@@ -965,7 +965,7 @@ func TestC145_ErrorTextsOfToolsStayPrivate(t *testing.T) {
 	r.OnTransition(func(e toolhealth.Transition) { fmt.Fprintf(&out, "%+v\n", e) })
 	config := toolhealth.DefaultGuardConfig()
 	config.Observe = func(_ context.Context, e toolhealth.Event) {
-		e.Err = nil // the one field that has the tool's own words, for callers that ask for it
+		e.Err = nil // the only field with the tool's own text, for callers that ask for it
 		fmt.Fprintf(&out, "%+v\n", e)
 	}
 	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: r}, config)
@@ -994,7 +994,7 @@ func TestC145_ErrorTextsOfToolsStayPrivate(t *testing.T) {
 	fmt.Fprintf(&out, "%s %+v", data, summary)
 
 	all := out.String()
-	assert.Contains(t, all, "circuit_open", "something must have been written")
+	assert.Contains(t, all, "circuit_open", "the summaries must have texts")
 	for _, word := range []string{"sk-test", "secret", "invalid key", "body"} {
 		assert.NotContains(t, all, word)
 	}

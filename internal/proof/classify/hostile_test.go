@@ -34,13 +34,13 @@ func (panicsLike) Retryable() bool                 { panic("Retryable") }
 func (panicsLike) GetRetryAfter() time.Duration    { panic("GetRetryAfter") }
 func (panicsLike) ToolVerdict() toolhealth.Verdict { panic("ToolVerdict") }
 
-// panicsInJoin panics when it is asked for its parts.
+// panicsInJoin panics in Unwrap.
 type panicsInJoin struct{}
 
 func (panicsInJoin) Error() string   { return "join" }
 func (panicsInJoin) Unwrap() []error { panic("Unwrap") }
 
-// cyclic is its own cause, and its Timeout asks the cause.
+// cyclic is its own cause, and its Timeout method asks the cause.
 type cyclic struct{ cause error }
 
 func (*cyclic) Error() string   { return "cyclic" }
@@ -122,33 +122,33 @@ func TestClassify_HostileErrors(t *testing.T) {
 		err  error
 		want string
 	}{
-		"a nil pointer to a status":        {(*openaiLike)(nil), "failure unknown"},
-		"a nil pointer to a wrapper":       {(*goOpenaiRequestLike)(nil), "failure unknown"},
-		"a nil *url.Error":                 {(*url.Error)(nil), "failure unknown"},
-		"a nil refusal":                    {(*toolhealth.Refusal)(nil), "failure unknown"},
-		"a nil *ToolError":                 {(*toolhealth.ToolError)(nil), "failure unknown"},
-		"a nil pointer further in":         {fmt.Errorf("a: %w", (*kubeLike)(nil)), "failure unknown"},
-		"a method that follows nil":        {&nilField{}, "failure unknown"},
-		"details that are nil":             {&kubeLike{ErrStatus: kubeStatus{Code: 503}}, "failure server_error retry"},
-		"methods that panic":               {panicsLike{}, "failure unknown"},
-		"a join that panics":               {panicsInJoin{}, "failure unknown"},
-		"panics beside an honest one":      {errors.Join(panicsLike{}, panicsInJoin{}, &openaiLike{StatusCode: 404}), "rejected not_found"},
-		"its own cause":                    {self, "failure unknown"},
-		"a cyclic url.Error":               {loop, "failure unknown"},
-		"a cycle inside a join":            {errors.Join(errors.New("x"), self), "failure unknown"},
-		"a chain without end":              {endless{}, "failure unknown"},
-		"a tree without end":               {widening{}, "failure unknown"},
-		"10,000 deep":                      {deep, "failure unknown"},
-		"10,000 joins deep":                {joins, "failure unknown"},
-		"100,000 wide":                     {errors.Join(wide...), "failure unknown"},
-		"a join of nothing but nil":        {joinOf(make([]error, 100_000)), "failure unknown"},
-		"one that cannot be compared":      {uncomparableSlice{"a"}, "failure unknown"},
-		"a status beside what cannot be":   {uncomparable{StatusCode: 404, Body: []byte("x")}, "rejected not_found"},
-		"a function":                       {funcLike(nil), "failure unknown"},
-		"fields of strange types":          {anyStatus{Code: []int{404}}, "failure unknown"},
-		"a status that is a nil interface": {interfaceStatus{}, "failure unknown"},
-		"2 MB of text":                     {errors.New(strings.Repeat("request failed ", 140_000)), "failure unknown"},
-		"2 MB of text in a Redis answer":   {redisLike(strings.Repeat("x", 2<<20)), "rejected invalid_request"},
+		"a nil pointer to a status":                        {(*openaiLike)(nil), "failure unknown"},
+		"a nil pointer to a wrapper":                       {(*goOpenaiRequestLike)(nil), "failure unknown"},
+		"a nil *url.Error":                                 {(*url.Error)(nil), "failure unknown"},
+		"a nil refusal":                                    {(*toolhealth.Refusal)(nil), "failure unknown"},
+		"a nil *ToolError":                                 {(*toolhealth.ToolError)(nil), "failure unknown"},
+		"a nil pointer further in":                         {fmt.Errorf("a: %w", (*kubeLike)(nil)), "failure unknown"},
+		"a method that dereferences nil":                   {&nilField{}, "failure unknown"},
+		"details that are nil":                             {&kubeLike{ErrStatus: kubeStatus{Code: 503}}, "failure server_error retry"},
+		"methods that panic":                               {panicsLike{}, "failure unknown"},
+		"a join that panics":                               {panicsInJoin{}, "failure unknown"},
+		"an error that panics beside an honest one":        {errors.Join(panicsLike{}, panicsInJoin{}, &openaiLike{StatusCode: 404}), "rejected not_found"},
+		"its own cause":                                    {self, "failure unknown"},
+		"a cyclic url.Error":                               {loop, "failure unknown"},
+		"a cycle inside a join":                            {errors.Join(errors.New("x"), self), "failure unknown"},
+		"a chain without end":                              {endless{}, "failure unknown"},
+		"a tree without end":                               {widening{}, "failure unknown"},
+		"10,000 deep":                                      {deep, "failure unknown"},
+		"10,000 joins deep":                                {joins, "failure unknown"},
+		"100,000 wide":                                     {errors.Join(wide...), "failure unknown"},
+		"a join of nothing but nil":                        {joinOf(make([]error, 100_000)), "failure unknown"},
+		"an error that cannot be compared":                 {uncomparableSlice{"a"}, "failure unknown"},
+		"a status beside an error that cannot be compared": {uncomparable{StatusCode: 404, Body: []byte("x")}, "rejected not_found"},
+		"a function":                                       {funcLike(nil), "failure unknown"},
+		"fields of strange types":                          {anyStatus{Code: []int{404}}, "failure unknown"},
+		"a status that is a nil interface":                 {interfaceStatus{}, "failure unknown"},
+		"2 MB of text":                                     {errors.New(strings.Repeat("request failed ", 140_000)), "failure unknown"},
+		"2 MB of text in a Redis answer":                   {redisLike(strings.Repeat("x", 2<<20)), "rejected invalid_request"},
 	} {
 		done := make(chan string, 1)
 		go func() { done <- verdictText(toolhealth.Classify(t.Context(), c.err)) }()

@@ -20,8 +20,8 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// The rules of Classify in their order: each test shows one rule, and that it comes
-// before the next.
+// The tests follow the order of the rules of Classify. Each test shows one rule, and
+// that it comes before the next one.
 
 func canceledContext(t *testing.T, cause error) context.Context {
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -70,7 +70,7 @@ func noAdapter(t *testing.T) error {
 	return failed.Candidates[1].Err
 }
 
-// saysLike describes itself.
+// saysLike is an error that describes itself.
 type saysLike struct{ v toolhealth.Verdict }
 
 func (saysLike) Error() string                     { return "says" }
@@ -92,7 +92,7 @@ func TestClassify_Rule2_RefusalIsNeutral(t *testing.T) {
 		"joined":             errors.Join(io.EOF, refusal),
 		"of a guarded call":  notRun,
 		"described as worse": toolhealth.WithVerdict(refusal, toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure}),
-		"with a nil before":  errors.Join((*toolhealth.Refusal)(nil), (*toolhealth.ToolError)(nil), refusal),
+		"after a nil error":  errors.Join((*toolhealth.Refusal)(nil), (*toolhealth.ToolError)(nil), refusal),
 	} {
 		assert.Equal(t, "neutral refused unsent 3s", verdictText(toolhealth.Classify(t.Context(), err)), name)
 	}

@@ -31,8 +31,8 @@ type classRow struct {
 	want string
 }
 
-// verdictText writes v as outcome, kind, "retry" if retryable, "unsent" if surely not
-// sent, and the stated wait.
+// verdictText writes v as outcome, kind, "retry" if it is retryable, "unsent" if the
+// request was surely not sent, and the stated wait.
 func verdictText(v toolhealth.Verdict) string {
 	text := v.Outcome.String() + " " + v.Kind.String()
 	if v.Retryable {
@@ -48,7 +48,7 @@ func verdictText(v toolhealth.Verdict) string {
 }
 
 // TestClassify_Table documents the default classes. Each error is classified as it
-// is, wrapped, and joined with one that says nothing.
+// is, wrapped, and joined with an error that says nothing.
 func TestClassify_Table(t *testing.T) {
 	t.Parallel()
 	groups := []struct {
@@ -264,7 +264,7 @@ func TestClassify_Table(t *testing.T) {
 	}
 	for _, g := range groups {
 		for _, row := range g.rows {
-			if row.err == nil { // it cannot be made on this machine
+			if row.err == nil { // this machine cannot make such an error
 				continue
 			}
 			name := g.heading + ": " + row.name

@@ -33,7 +33,7 @@ func checkEnum[T ~uint8, P interface {
 		back := T(255)
 		require.NoError(t, P(&back).UnmarshalText([]byte(text)))
 		assert.Equal(t, T(i), back)
-		assert.Equal(t, strings.ToLower(text), text, "texts are lower case")
+		assert.Equal(t, strings.ToLower(text), text, "texts are in lower case")
 	}
 	for _, i := range []int{len(texts), 255} {
 		v := any(T(i)).(enumeration)
@@ -70,7 +70,7 @@ func TestEnum_TextsAreStable(t *testing.T) {
 	checkEnum[toolhealth.StopReason](t, "StopReason",
 		"none", "tool_unavailable:circuit_open", "tool_unavailable:probe_in_flight", "tool_unavailable:rate_limited",
 		"tool_unavailable:isolated", "tool_unavailable:unknown_tool", "tool_failure:non_retryable",
-		"tool_failure:retry_exhausted", "tool_failure:retry_budget_exhausted", "tool_failure:outcome_unknown",
+		"tool_failure:retry_exhausted", "tool_failure:retry_budget_exhausted", "tool_failure:timeout", "tool_failure:outcome_unknown",
 		"tool_failure:contract_violation", "tool_canceled", "tool_retry:allowed")
 }
 

@@ -1,5 +1,6 @@
 // Package documents_test checks what is written down: doc comments, the tests that
-// documents name, the texts of enumerations, and which packages are imported.
+// documents name, their code and links, the texts of enumerations, which packages are
+// imported, and that tests look for leaked goroutines.
 package documents_test
 
 import (

@@ -95,7 +95,7 @@ func TestDocuments_CodeIsCompiledAndRun(t *testing.T) {
 	}
 }
 
-// wantOutput returns what a program promises in its Output comment.
+// wantOutput returns the output that a program promises in its Output comment.
 func wantOutput(t *testing.T, program string) string {
 	t.Helper()
 	_, after, found := strings.Cut(program, "\t// Output:\n")
@@ -171,7 +171,7 @@ func TestREADME_ConfigurationMeansWhatItSays(t *testing.T) {
 	assert.Equal(t, []string{"search_backup"}, router.Substitutes("search"))
 }
 
-// The summary of the README is that of a registry to which this has happened.
+// The summary of the README is that of a registry after these calls.
 func TestREADME_SummaryIsOneThatRegistryWrites(t *testing.T) {
 	text := blocks(t, "README.md", "json")[1]
 	assert.LessOrEqual(t, strings.Count(text, "\n"), 15)

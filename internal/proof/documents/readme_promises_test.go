@@ -14,7 +14,7 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// Promises of the README that no other test is about.
+// These tests are for promises of the README that no other test checks.
 
 func TestREADME_NoErrorTextGetsOut(t *testing.T) {
 	const secret = "sk-12345 at db.internal"
@@ -39,7 +39,7 @@ func TestREADME_NoErrorTextGetsOut(t *testing.T) {
 	for name, v := range map[string]any{"summary": r.HealthSummary(), "refusal": refusal, "tool error": failed} {
 		text, err := json.Marshal(v)
 		require.NoError(t, err)
-		assert.Greater(t, len(text), 50, name) // there is something that it could be in
+		assert.Greater(t, len(text), 50, name) // long enough to have such a text in it
 		for _, part := range []string{"sk-12345", "db.internal"} {
 			assert.NotContains(t, string(text), part, name)
 		}
@@ -68,6 +68,6 @@ func TestREADME_ReplicasKnowNothingOfEachOther(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		assert.Equal(t, 9, failures)
-		assert.Equal(t, 3, probes, "one of each in the one cooldown that ended")
+		assert.Equal(t, 3, probes, "one probe of each replica after the only cooldown that ended")
 	})
 }

@@ -20,8 +20,8 @@ import (
 )
 
 // FuzzClassify builds an error from the bytes, as hostile as Go allows, and classifies
-// it under a context of any kind: there has to be an answer, it has to be valid, and the
-// registry that records it has to stay readable.
+// it under a context of any kind. Classify must return, its verdict must be valid, and
+// the registry that records the verdict must stay readable.
 func FuzzClassify(f *testing.F) {
 	for kind := range numErrorKinds {
 		f.Add([]byte{1, byte(kind), 3, 'x'})
@@ -66,7 +66,7 @@ func requireValidVerdict(t *testing.T, v toolhealth.Verdict) {
 	require.NotContains(t, v.Outcome.String(), "(", "no outcome")
 	require.NotContains(t, v.Kind.String(), "(", "no kind")
 	require.GreaterOrEqual(t, v.RetryAfter, time.Duration(0))
-	require.NotEqual(t, toolhealth.OutcomeSuccess, v.Outcome, "an error is no success")
+	require.NotEqual(t, toolhealth.OutcomeSuccess, v.Outcome, "an error is not a success")
 	require.NotEqual(t, toolhealth.KindNone, v.Kind)
 	if v.Outcome == toolhealth.OutcomeThrottled {
 		require.Positive(t, v.RetryAfter, "a throttle has a wait")
@@ -90,7 +90,7 @@ func (b *errorBuilder) next() byte {
 	return c
 }
 
-// number returns a number, often one that the classification looks for.
+// number returns a number, often one that Classify looks for.
 func (b *errorBuilder) number() int {
 	known := [...]int{0, -1, 1, 16, 17, 100, 126, 127, 200, 301, 400, 404, 408, 409, 425, 429, 499, 500, 501, 503, 599, 600, 1205, 65535, -32700, -32000, -32768, math.MaxInt, math.MinInt}
 	c := int(b.next())
@@ -189,7 +189,7 @@ func (b *errorBuilder) node(depth int) error {
 	case 11:
 		return sliceError{b.text()}
 	case 12:
-		return holderError{any([]int{1}), child()} // its type can be compared, its value cannot
+		return holderError{any([]int{1}), child()} // a comparable type with a value that is not
 	case 13:
 		return &codedError{StatusCode: b.number(), Code: b.text(), RetryAfter: time.Duration(b.number())}
 	case 14:

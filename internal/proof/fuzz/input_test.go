@@ -94,7 +94,7 @@ func summaryOfHostileNames(t *testing.T, name string) {
 		for range i {
 			r.RecordFailure(tool, time.Duration(i)*time.Second)
 		}
-		require.Equal(t, tool != "" && i < 3, r.AllowRequest(tool), "three failures trip, and the empty name is no name")
+		require.Equal(t, tool != "" && i < 3, r.AllowRequest(tool), "three failures trip, and the empty name is not a tool")
 	}
 	summary := r.HealthSummary()
 	require.True(t, slices.IsSortedFunc(summary.Tools, func(a, b toolhealth.ToolHealth) int { return strings.Compare(a.Tool, b.Tool) }))

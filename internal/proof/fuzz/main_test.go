@@ -1,6 +1,6 @@
-// Package fuzz_test has the fuzz targets, with their corpora in testdata/fuzz: random
-// operations on a registry and on the model of it, configurations, summaries and
-// scenarios in any text, and hostile errors. go test runs the corpora; -fuzz searches.
+// Package fuzz_test has the fuzz targets: random operations on a registry and on the
+// model, configurations, summaries and scenarios in any text, and hostile errors. go
+// test runs their corpora, which are in testdata/fuzz; -fuzz searches.
 package fuzz_test
 
 import (

@@ -20,7 +20,7 @@ import (
 
 // FuzzOps reads its input as a story: a configuration, then operations on two tools.
 // The registry and the model play it side by side in a bubble with virtual time. After
-// every operation both have to give the same answers and the same figures, and to have
+// every operation both must give the same answers and the same figures, and must have
 // made the same transitions.
 func FuzzOps(f *testing.F) {
 	for _, seed := range storySeeds {
@@ -28,23 +28,23 @@ func FuzzOps(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, story []byte) {
 		if len(story) > 500 {
-			t.Skip("longer stories find nothing that shorter ones do not")
+			t.Skip("longer stories find nothing that shorter ones miss")
 		}
 		synctest.Test(t, func(t *testing.T) { tellStory(t, story) })
 	})
 }
 
-// storySeeds lead the fuzzer to cases that it would take long to find. Five bytes
+// storySeeds lead the fuzzer to cases that it would take a long time to find. Five bytes
 // configure each of the two tools (see readConfig), then operations follow: a letter
 // and its arguments (see next).
 var storySeeds = []string{
 	// Two probes have to succeed; a late failure between them starts the count again.
 	twoProbes + "pa" + "s\x01\x01" + cooldown + "pa" + "s\x01\x00" + "va\x01\x00" + cooldown + "pa" + "s\x01\x00" + "pa",
-	// So does a lost probe.
+	// A lost probe starts the count again, too.
 	twoProbes + "pa" + "s\x01\x01" + cooldown + "pa" + "s\x01\x00" + "pa" + lease + cooldown + "pa" + "s\x01\x00" + "pa",
-	// A probe that is kept alive, lost, late and then given twice its time.
+	// A probe that is kept alive and lost succeeds late; the next lease is twice as long.
 	"\x01\x01\x01\x03\x00" + "\x01\x01\x01\x00\x00" + "fa\x01" + cooldown + "pa" + "ta\x02\x01" + "k\x01" + lease + "s\x01\x00" + cooldown + "pa" + lease + "qa",
-	// A throttle while closed, then a failure: the longer wait counts.
+	// A throttle while closed, then a failure: the longer of both waits counts.
 	"\x01\x01\x01\x01\x00" + "\x01\x02\x02\x00\x00" + "papa" + "s\x01\x17" + "s\x05\x01" + cooldown + "qa" + "ta\x00\x00\x00" + "qa",
 	// Operators, reconfiguration, removal and a substitute.
 	"\x02\x01\x01\x00\x41" + "\x01\x01\x01\x00\x00" + "fa\x03" + "wa" + "ia" + "wa" + "xa" + "s\x01\x00" + "fb\x01" + "wb" + "ma" + "c\x00\x00\x00\x00\x00\x01\x01\x01\x01\x01" + "qb",
@@ -53,7 +53,7 @@ var storySeeds = []string{
 const (
 	twoProbes = "\x01\x01\x01\x00\x08" + "\x01\x01\x01\x00\x08"
 	cooldown  = "ta\x03\x00" // time passes: the cooldown of a
-	lease     = "ta\x04\x00" // its lease
+	lease     = "ta\x04\x00" // time passes: the lease of its probe
 )
 
 // teller plays one story on both sides.
@@ -70,8 +70,8 @@ type teller struct {
 	told    []func() string
 }
 
-// toolPair is one tool as the model has it, with the transitions that the model
-// expects and those that the hook saw.
+// toolPair is one tool in the model, with the transitions that the model expects and
+// those that the hook saw.
 type toolPair struct {
 	b        model.Breaker
 	s        *model.Stats
@@ -79,11 +79,11 @@ type toolPair struct {
 	heard    []model.Event
 }
 
-// permitPair is a permit with what the model knows about it.
+// permitPair is a permit with the facts that the model keeps of it.
 type permitPair struct {
 	real  *toolhealth.Permit
 	name  string
-	pair  *toolPair // no longer in tools if the tool was removed
+	pair  *toolPair // not in tools any more if the tool was removed
 	epoch int
 	probe bool
 	start time.Duration
@@ -191,7 +191,7 @@ func (s *teller) readConfig() toolhealth.Config {
 	return config
 }
 
-// pair returns the model's side of a tool, and makes it at the first call.
+// pair returns the model's side of a tool, which the first call creates.
 func (s *teller) pair(name string) *toolPair {
 	if s.tools[name] == nil {
 		s.tools[name] = &toolPair{b: model.New(s.current[slices.Index(names[:], name)]), s: model.NewStats()}
@@ -201,8 +201,8 @@ func (s *teller) pair(name string) *toolPair {
 
 func (p *toolPair) happened(events []model.Event) { p.expected = append(p.expected, events...) }
 
-// tell notes what is about to happen, for the message of a failure. The text is made
-// only if it is needed.
+// tell records the next operation for the message of a failure. The text is formatted
+// only for a message.
 func (s *teller) tell(format string, args ...any) {
 	now := s.now()
 	s.told = append(s.told, func() string { return fmt.Sprintf("%v ", now) + fmt.Sprintf(format, args...) })
@@ -217,8 +217,8 @@ func (s *teller) String() string {
 	return text.String()
 }
 
-// opLetters are the letters of the operations. Those that drive the story are in it
-// more than once: ask for a permit, settle one, let time pass.
+// opLetters are the letters of the operations. Those that drive the story occur more
+// than once: ask for a permit, settle one, let time pass.
 const opLetters = "papwqsdsdsrkvvfftututunixzcm"
 
 // next plays one operation.
@@ -283,7 +283,7 @@ func (s *teller) next() {
 }
 
 // advance moves the time to a moment at which something may happen, or to 1ns before
-// or after it.
+// or after that moment.
 func (s *teller) advance() {
 	base := names[[4]int{0, 0, 1, 0}[s.byte()%4]]
 	c := s.current[slices.Index(names[:], base)]
@@ -312,7 +312,7 @@ func (s *teller) ask(name string) {
 	require.Equal(s.t, before, ok, s)
 }
 
-// expectAnswer asks the model.
+// expectAnswer makes the model's side of an admission and returns its answer.
 func (s *teller) expectAnswer(name string) model.Answer {
 	p := s.pair(name)
 	a, events := p.b.Ask(s.now())
@@ -363,7 +363,7 @@ func (s *teller) allow(gate *toolhealth.Gate, name string) {
 	s.permits = append(s.permits, got)
 }
 
-// allowWithDeadContext has to change nothing: it does not even create an entry.
+// allowWithDeadContext must change nothing, and must not create an entry.
 func (s *teller) allowWithDeadContext(name string) {
 	s.tell("allow %s with a canceled context", name)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -372,7 +372,7 @@ func (s *teller) allowWithDeadContext(name string) {
 	require.ErrorIs(s.t, err, context.Canceled, s)
 }
 
-// permit selects one of the permits that were given out, settled ones included.
+// permit selects one of the permits of the story, settled ones included.
 func (s *teller) permit() *permitPair {
 	b := s.byte()
 	if len(s.permits) == 0 {
@@ -414,7 +414,7 @@ func (s *teller) settle() {
 	p.spent = true
 	took := s.now() - p.start
 	p.pair.s.End(v.Outcome.String(), v.Kind.String(), took)
-	if p.pair == s.tools[p.name] { // else the tool was removed, and the report reaches no breaker
+	if p.pair == s.tools[p.name] { // if the tool was removed, the report reaches no breaker
 		p.pair.happened(p.pair.b.Report(s.now(), s.report(p.pair, v, took, model.Report{Probe: p.probe, Epoch: p.epoch})))
 	}
 }
@@ -471,7 +471,7 @@ func (s *teller) recordOutcome(name string, v toolhealth.Verdict, took time.Dura
 	p.happened(p.b.Report(s.now(), s.report(p, v, took, model.Report{ByName: true})))
 }
 
-// compare compares everything that can be read.
+// compare compares everything that a caller can read.
 func (s *teller) compare() {
 	require.Equal(s.t, len(s.tools), s.r.Len(), s)
 	for _, name := range names {

@@ -44,7 +44,7 @@ func TestGuard_TenThousandCanceledWaitsLeaveNothing(t *testing.T) {
 		counts = healthOf(t, r, "a").Guard
 		assert.Equal(t, toolhealth.GuardCounts{Calls: 10_000, Canceled: 10_000, Attempts: 10_000}, counts)
 		// A goroutine that is left behind makes the bubble fail at its end.
-		assert.Equal(t, 10_000, retriesLeft(t, g, "a"), "retries that are not made cost no token")
+		assert.Equal(t, 10_000, retriesLeft(t, g, "a"), "a retry that is not made costs no token")
 	})
 }
 
@@ -66,7 +66,7 @@ func TestGuard_RefusedRetryReturnsToken(t *testing.T) {
 	})
 }
 
-// A hundred callers call a dead tool at once. Ten tokens allow ten retries, however
+// A hundred callers call a failing tool at once. Ten tokens allow ten retries, however
 // the callers interleave.
 func TestGuard_BudgetBoundsRetriesOfHundredCallers(t *testing.T) {
 	rounds := 1000

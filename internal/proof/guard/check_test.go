@@ -14,7 +14,7 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// flagged is a result that can say of itself that the tool failed, as those of MCP do.
+// flagged is a result with a flag that says that the tool failed, as MCP has it.
 type flagged struct {
 	IsError bool
 	Text    string

@@ -94,12 +94,12 @@ func TestGuardConfig_JSON(t *testing.T) {
 	mail := want.Default
 	mail.SideEffects, mail.MaxAttempts = true, 1
 	want.Tools = map[string]toolhealth.Policy{"mail": mail}
-	assert.Equal(t, want, c, "a zero receiver starts from the defaults, an override from the default")
+	assert.Equal(t, want, c, "a zero receiver starts from the defaults, an override from the default policy")
 
 	text, err := json.Marshal(c)
 	require.NoError(t, err)
-	assert.Equal(t, `{"default":{"max_attempts":2,"timeout":"10s","backoff_base":"100ms","backoff_max":"5s","backoff_factor":2,"jitter":1,"max_wait":"30s","retry_budget":10,"side_effects":false,"detach":false},`+
-		`"tools":{"mail":{"max_attempts":1,"timeout":"10s","backoff_base":"100ms","backoff_max":"5s","backoff_factor":2,"jitter":1,"max_wait":"30s","retry_budget":10,"side_effects":true,"detach":false}},`+
+	assert.Equal(t, `{"default":{"max_attempts":2,"timeout":"10s","backoff_base":"100ms","backoff_max":"5s","backoff_factor":2,"jitter":1,"max_wait":"30s","retry_budget":10,"retry_refill":"10s","side_effects":false,"detach":false},`+
+		`"tools":{"mail":{"max_attempts":1,"timeout":"10s","backoff_base":"100ms","backoff_max":"5s","backoff_factor":2,"jitter":1,"max_wait":"30s","retry_budget":10,"retry_refill":"10s","side_effects":true,"detach":false}},`+
 		`"deadline_floor":"1s"}`, string(text))
 	var back toolhealth.GuardConfig
 	require.NoError(t, json.Unmarshal(text, &back))

@@ -54,13 +54,13 @@ func TestGuard_InvalidKindBecomesUnknown(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestGuard_DetailsNameWhatTheModelMustNotRead(t *testing.T) {
+func TestGuard_DetailsNameWhatModelMustNotRead(t *testing.T) {
 	g := guardWithBackups(t, patient(t), nil, "b")
 	_, err := toolhealth.Call(t.Context(), g, "a", failing(errors.New("dial db-7.internal: no route")).run)
 	e := toolError(t, err)
 	assert.Equal(t, "tool failed after 2 attempts: unknown error", e.Error())
 	assert.Equal(t, `"a": tool_failure:non_retryable, kind unknown, 2 attempts; `+
-		`"a": tool_failure:non_retryable: dial db-7.internal: no route; "b": tool_failure:non_retryable: dial db-7.internal: no route`, e.Details())
+		`"a": tool_failure:non_retryable: "dial db-7.internal: no route"; "b": tool_failure:non_retryable: "dial db-7.internal: no route"`, e.Details())
 }
 
 func TestGuard_ErrorTextHasNothingOfToolErrors(t *testing.T) {

@@ -160,7 +160,7 @@ func TestGuard_GoexitThenPanicFreesProbe(t *testing.T) {
 	})
 }
 
-// A tool that has answered has answered, whatever a hook then does.
+// An answer of the tool counts, whatever a hook does after it.
 func TestGuard_AnsweredCallIsSuccessWhenHookEndsGoroutine(t *testing.T) {
 	fine := toolhealth.WithVerdict(errBroken, toolhealth.Verdict{Outcome: toolhealth.OutcomeSuccess})
 	for name, c := range map[string]struct {
@@ -191,7 +191,7 @@ func TestGuard_AnsweredCallIsSuccessWhenHookEndsGoroutine(t *testing.T) {
 	}
 }
 
-// The hook hears of the probe before the caller gets it.
+// The hook is called for the probe before the caller gets its permit.
 func TestGuard_AdmissionHookEndingGoroutineLeavesNoPermit(t *testing.T) {
 	ask := map[string]func(context.Context, *toolhealth.Registry){
 		"gate": func(ctx context.Context, r *toolhealth.Registry) {
@@ -238,7 +238,7 @@ func TestGuard_CallEndedByHookBeforeFirstAttemptFails(t *testing.T) {
 	})
 }
 
-// The primary has failed, and the hook hears that its substitute is a probe.
+// The primary has failed, and the hook is called because its substitute is a probe.
 func TestGuard_SubstituteHookEndingGoroutineEndsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := registryWith(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold = 1 })
@@ -345,7 +345,7 @@ func TestGuard_ObserverEndingGoroutineKeepsReason(t *testing.T) {
 
 func TestGuard_AnswerReturnsTenthOfTokenWhenHookEndsGoroutine(t *testing.T) {
 	for name, answer := range map[string]error{"no error": nil, "an error that means success": toolhealth.WithVerdict(errBroken, toolhealth.Verdict{})} {
-		for tenths, want := range map[int]int{8: 0, 9: 1} { // the answer returns the last one, and no more
+		for tenths, want := range map[int]int{8: 0, 9: 1} { // the answer returns one tenth
 			synctest.Test(t, func(t *testing.T) {
 				r := registryWith(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold, c.Breaker.SlowCallDuration = 1, time.Second })
 				g := guardOn(t, r, nil)

@@ -80,7 +80,7 @@ func guardWithBackups(t testing.TB, r *toolhealth.Registry, change func(*toolhea
 // ignoreEvents is an observer that does nothing.
 func ignoreEvents(context.Context, toolhealth.Event) {}
 
-// The verdicts that the tests return from tools and hand to Next.
+// Verdicts for the errors of tools and for Next.
 var (
 	serverError   = toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindServerError}
 	retryable     = toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindServerError, Retryable: true}
@@ -171,7 +171,7 @@ func obeys(d time.Duration) func(context.Context, string) (string, error) {
 	}
 }
 
-// ignores returns a tool function that takes this long, whatever its ctx says.
+// ignores returns a tool function that takes this long and ignores its ctx.
 func ignores(d time.Duration) func(context.Context, string) (string, error) {
 	return func(context.Context, string) (string, error) {
 		time.Sleep(d)
@@ -179,7 +179,7 @@ func ignores(d time.Duration) func(context.Context, string) (string, error) {
 	}
 }
 
-// toolError returns err as a *ToolError, which it must be.
+// toolError returns err as a *ToolError, or fails the test.
 func toolError(t testing.TB, err error) *toolhealth.ToolError {
 	t.Helper()
 	var e *toolhealth.ToolError

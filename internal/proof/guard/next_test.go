@@ -12,8 +12,8 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// The rule written a second time, independent of the code: what a status does to the
-// streak, and what the caller does next.
+// The rule is written a second time here, independent of the code: the effect of a
+// status on the streak, and what the caller does next.
 func TestGuardNext_FollowsAfterCallRule(t *testing.T) {
 	const threshold, maxAttempts = 3, 3
 	const good, stop, again = "good", "stop", "again"
@@ -83,7 +83,7 @@ func TestGuardNext_WaitsReasonsAndSideEffects(t *testing.T) {
 		{"an unexpected redirect is a broken contract", nil, toolhealth.ClassifyHTTPStatus(302, ""), toolhealth.Decision{Reason: toolhealth.StopContractViolation, Streak: 2}},
 		{"a stated wait is the wait", nil, toolhealth.ClassifyHTTPStatus(429, "7"), toolhealth.Decision{Reason: toolhealth.RetryAllowed, Wait: 7 * time.Second, Streak: 1}},
 		{"a stated wait over MaxWait stops", nil, toolhealth.ClassifyHTTPStatus(429, "31"), toolhealth.Decision{Reason: toolhealth.StopRateLimited, Wait: 31 * time.Second, Streak: 1}},
-		{"so does that of a failure", nil, toolhealth.ClassifyHTTPStatus(503, "31"), toolhealth.Decision{Reason: toolhealth.StopRateLimited, Wait: 31 * time.Second, Streak: 2}},
+		{"a stated wait over MaxWait stops after a failure, too", nil, toolhealth.ClassifyHTTPStatus(503, "31"), toolhealth.Decision{Reason: toolhealth.StopRateLimited, Wait: 31 * time.Second, Streak: 2}},
 		{"a back-off over MaxWait stops", func(p *toolhealth.Policy) { p.MaxWait = time.Millisecond }, toolhealth.ClassifyHTTPStatus(503, ""), toolhealth.Decision{Reason: toolhealth.StopRetryExhausted, Streak: 2}},
 		{"canceled", nil, toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, Kind: toolhealth.KindCanceled}, toolhealth.Decision{Reason: toolhealth.StopCanceled, Streak: 1}},
 		{"side effects", func(p *toolhealth.Policy) { p.SideEffects = true }, toolhealth.ClassifyHTTPStatus(503, ""), toolhealth.Decision{Reason: toolhealth.StopOutcomeUnknown, Streak: 2}},

@@ -139,8 +139,8 @@ func TestGuard_AbandonedAttemptsEndWithTheirTools(t *testing.T) {
 }
 
 func TestGuard_AnswerAtTimeoutCountsOnce(t *testing.T) {
-	// Both are ready at the same instant; whichever the guard sees first, the tool
-	// counts once and Abandoned is 0 in the end.
+	// The answer and the timeout are ready at the same instant. Whichever the guard sees
+	// first, the tool counts once and Abandoned is 0 in the end.
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
 			r := patient(t)
@@ -163,8 +163,8 @@ func TestGuard_CallerDeadlineCountsAboveFloor(t *testing.T) {
 		reason   toolhealth.StopReason
 	}{
 		{"under the floor", 999 * time.Millisecond, toolhealth.DefaultDeadlineFloor, 0, toolhealth.StopCanceled},
-		{"at the floor", time.Second, toolhealth.DefaultDeadlineFloor, 1, toolhealth.StopNonRetryable},
-		{"no floor", time.Millisecond, 0, 1, toolhealth.StopNonRetryable},
+		{"at the floor", time.Second, toolhealth.DefaultDeadlineFloor, 1, toolhealth.StopTimeout},
+		{"no floor", time.Millisecond, 0, 1, toolhealth.StopTimeout},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestGuard_TimeoutIsLeastLeaseOfProbe(t *testing.T) {
 	})
 }
 
-// Once the time of an attempt is up, its error does not matter.
+// After the timeout of an attempt, its error does not matter.
 func TestGuard_AttemptPastTimeoutIsTimeoutWhateverItsError(t *testing.T) {
 	for _, own := range []error{errors.New("socket hang up"), context.Canceled, statusErr(499)} {
 		synctest.Test(t, func(t *testing.T) {

@@ -24,9 +24,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// In a synctest bubble time stands still while goroutines run, and they do run at
-// once. So a history is made of rounds: all goroutines call at the same instant,
-// then the clock moves to where something happens, then they call again.
+// In a synctest bubble time stands still while goroutines run in parallel. So a history
+// consists of rounds: all goroutines call at the same instant, then the clock moves to
+// the next time at which something happens, then they call again.
 const (
 	tools      = 2
 	goroutines = 4
@@ -55,7 +55,7 @@ type input struct {
 	threshold int
 }
 
-// output is its answer. What a call does not answer is zero.
+// output is the answer to a call. A field that the call does not answer is zero.
 type output struct {
 	ok     bool
 	probe  bool
@@ -64,21 +64,21 @@ type output struct {
 	seen   seen
 }
 
-// seen is what Health says of a breaker. It all comes from one snapshot.
+// seen is what Health says of a breaker. All its fields come from one snapshot.
 type seen struct {
 	state, reason, kind  string
 	wait, since          time.Duration
 	streak, epoch, trips int
 }
 
-// breakerState is the state that the checker keeps of one tool.
+// breakerState is the checker's state of one tool.
 type breakerState struct {
 	b      model.Breaker
 	epochs [maxPermits]int8
 	probes [maxPermits]bool
 }
 
-// step says whether the model gives this answer, and what it is afterwards.
+// step reports whether the model gives this answer, and returns its next state.
 func step(s breakerState, in input, out output) (bool, breakerState) {
 	report := model.Report{Outcome: in.outcome, Kind: "timeout", Took: in.took, RetryAfter: in.wait}
 	switch in.what {
@@ -141,16 +141,16 @@ func breakerModel(step func(breakerState, input, output) (bool, breakerState)) p
 	}
 }
 
-// counted is a call as the statistics see it, or a look at one of the figures.
+// counted is a call as the statistics see it, or a reading of one of the figures.
 type counted struct {
 	tool   int
 	figure string
 	read   bool
-	ok     bool // ewma: it was a success
+	ok     bool // ewma: the call was a success
 }
 
-// statsModel is one figure of one tool: a counter, or the EWMA. Read one by one
-// each has to be exact; Read promises no more.
+// statsModel is one figure of one tool: a counter, or the EWMA. Each figure by itself
+// has to be exact; Stats.Read promises no more.
 var statsModel = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		parts := map[counted][]porcupine.Operation{}
@@ -191,7 +191,7 @@ type recorder struct {
 	r     *toolhealth.Registry
 	gate  *toolhealth.Gate
 	start time.Time
-	clock atomic.Int64 // orders calls and returns
+	clock atomic.Int64 // orders the calls and their returns
 
 	mu      sync.Mutex
 	calls   []porcupine.Operation
@@ -199,7 +199,7 @@ type recorder struct {
 	permits int
 }
 
-// held is a permit that a goroutine has.
+// held is a permit that a goroutine holds.
 type held struct {
 	permit *toolhealth.Permit
 	number int
@@ -247,7 +247,7 @@ func record(seed uint64) *recorder {
 	return c
 }
 
-// do runs one call and writes it down.
+// do runs one call and records it.
 func (c *recorder) do(client int, in input, call func() output) output {
 	in.now = time.Since(c.start)
 	from := c.clock.Add(1)
@@ -273,8 +273,8 @@ func (c *recorder) do(client int, in input, call func() output) output {
 	return out
 }
 
-// yield lets another goroutine in, every other time: so that calls overlap even
-// where there are few processors.
+// yield lets another goroutine run, every other time, so that calls overlap on few
+// processors, too.
 func (c *recorder) yield() {
 	if c.clock.Load()%2 == 0 {
 		runtime.Gosched()
@@ -387,7 +387,7 @@ func (c *recorder) call(g int, hand *[]held, random *rand.Rand) {
 	}
 }
 
-// configure is one call that concerns every tool.
+// configure makes one call that concerns every tool.
 func (c *recorder) configure(client int, in input) {
 	in.now = time.Since(c.start)
 	from := c.clock.Add(1)
@@ -447,8 +447,8 @@ func TestRegistry_RecordedHistoriesAreLinearizable(t *testing.T) {
 			}
 		}
 	}
-	require.Positive(t, overlapping, "nothing happened at once")
-	require.Positive(t, probes, "no probe was given out")
+	require.Positive(t, overlapping, "no calls overlapped")
+	require.Positive(t, probes, "no probe was admitted")
 	t.Logf("%d histories, %d calls, %d of them overlapping another, %d probes, %d operations on figures", n, calls, overlapping, probes, figures)
 }
 
@@ -459,7 +459,7 @@ func describe(history []porcupine.Operation) (text string) {
 	return text
 }
 
-// The checker has to be able to reject.
+// The checker has to reject a wrong history.
 
 func TestChecker_RejectsWrongAnswer(t *testing.T) {
 	right := breakerModel(step)
@@ -469,7 +469,7 @@ func TestChecker_RejectsWrongAnswer(t *testing.T) {
 		synctest.Test(t, func(*testing.T) { c = record(uint64(seed)) })
 		for i := range c.calls {
 			in, out := c.calls[i].Input.(input), c.calls[i].Output.(output)
-			if in.what != "health" || c.calls[i].ClientId != goroutines { // these overlap nothing
+			if in.what != "health" || c.calls[i].ClientId != goroutines { // these overlap no other call
 				continue
 			}
 			out.seen.streak++
@@ -481,7 +481,7 @@ func TestChecker_RejectsWrongAnswer(t *testing.T) {
 			break
 		}
 	}
-	// Where a success and a failure came at once, both streaks may be right.
+	// If a success and a failure overlap, both streaks may be right.
 	require.Greater(t, rejected, tried*9/10)
 }
 
@@ -531,7 +531,7 @@ func TestChecker_RejectsHistoriesForAnotherModel(t *testing.T) {
 			}
 			return ok, next
 		},
-		"epochs are not looked at": func(s breakerState, in input, out output) (bool, breakerState) {
+		"epochs are ignored": func(s breakerState, in input, out output) (bool, breakerState) {
 			if in.what == "settle" {
 				s.b.Tick(in.now)
 				s.epochs[in.permit] = int8(s.b.Epoch)

@@ -1,10 +1,10 @@
-// Package model is a second opinion on what the breaker and the statistics of
-// one tool do. It exists for tests: the real machine and this one are given the
-// same story and have to give the same answers.
+// Package model is a second implementation of the breaker and the statistics of one
+// tool. Tests give the real machine and this one the same story and compare the
+// answers.
 //
-// It was written from the rules in words, not from the machine: one mutable
-// struct, a clock that is told and never goes back, no concurrency, no cleverness.
-// Everything that it uses is its own, down to the texts of states and reasons.
+// It was written from the rules in words, not from the machine: one mutable struct,
+// the time as a parameter that never decreases, no concurrency, no cleverness. It uses
+// nothing of the library, not even the texts of states and reasons.
 package model
 
 import (
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Config has the rules of one breaker, zero meaning off. Jitter is left out: what
-// is compared has to be certain.
+// Config has the rules of one breaker. Zero means that a rule is off. There is no
+// jitter, because the answers to compare have to be certain.
 type Config struct {
 	Threshold      int
 	Recovery       time.Duration
@@ -30,8 +30,7 @@ type Config struct {
 // Never is a time that does not come.
 const Never = time.Duration(math.MaxInt64)
 
-// Longest is what bounds a cooldown, and a lease that was learned, if the
-// configuration does not.
+// Longest bounds a cooldown and a learned lease where the configuration does not.
 const Longest = 10 * 365 * 24 * time.Hour
 
 // Breaker is the breaker of one tool. All times count from the same start. It is
@@ -42,28 +41,28 @@ type Breaker struct {
 	Epoch  int
 	Since  time.Duration
 	Streak int
-	Kind   string // of the last failure that was taken notice of
+	Kind   string // kind of the last failure that counted
 	Trips  int
 
-	Throttled time.Duration // closed: no call is admitted before this; zero means that no wait was stated
+	Throttled time.Duration // closed: end of the wait that the tool stated; zero means none
 
-	Due      time.Duration // open: when the next probe may go
-	Isolated bool          // open: by an operator
+	Due      time.Duration // open: when the next probe is admitted
+	Isolated bool          // open: an operator isolated the tool
 	Stated   bool          // open: Due is the end of a wait that the tool stated
-	Lost     bool          // open: since a lease ran out
+	Lost     bool          // open: the lease of the last probe ran out
 
-	LeaseEnd time.Duration // half-open
-	LeaseFor time.Duration // half-open: what a sign of life adds
-	Cooldown time.Duration // half-open: what follows if the lease runs out
+	LeaseEnd time.Duration // half-open: when the probe's lease ends
+	LeaseFor time.Duration // half-open: length of the lease that KeepAlive renews
+	Cooldown time.Duration // half-open: cooldown after the lease, if it runs out
 
-	LeastLease   time.Duration // of the next probe
-	Operated     int           // epoch of the operator's last act: older permits teach nothing
-	FailedProbes int           // in a row
-	GoodProbes   int           // in a row
-	EndedBefore  int           // calls that ended before it closed last
+	LeastLease   time.Duration // least lease of the next probe
+	Operated     int           // epoch of the last Reset or Isolate; no lease is learned from older permits
+	FailedProbes int           // failed probes in a row
+	GoodProbes   int           // successful probes in a row
+	EndedBefore  int           // calls that had ended when it last closed
 }
 
-// New returns the breaker of a tool that has not been called.
+// New returns the breaker of a tool that was never called.
 func New(c Config) Breaker { return Breaker{Config: c, State: "closed", Epoch: 1, Kind: "none"} }
 
 // Event is a transition.
@@ -78,26 +77,26 @@ type Event struct {
 
 // Report is the end of a call.
 type Report struct {
-	ByName     bool // without a permit
-	Probe      bool // the permit's
-	Epoch      int  // the permit's
+	ByName     bool // reported without a permit
+	Probe      bool // the permit is the probe's
+	Epoch      int  // epoch of the permit
 	Outcome    string
 	Kind       string
 	Took       time.Duration
 	RetryAfter time.Duration
-	EWMA       int // of the tool, in millionths, this call included
-	Ended      int // calls of the tool that have ended, this one included
+	EWMA       int // EWMA of the tool in millionths, this call included
+	Ended      int // ended calls of the tool, this one included
 }
 
-// Answer is what a caller is told.
+// Answer is the answer to a caller.
 type Answer struct {
-	Reason string // "none" if it is admitted
+	Reason string // "none" if the caller is admitted
 	Wait   time.Duration
 	Probe  bool
 	Epoch  int
 }
 
-// later adds two durations; what is too large is Never.
+// later adds two durations. A sum that overflows is Never.
 func later(t, d time.Duration) time.Duration {
 	if sum := t + d; sum >= t {
 		return sum
@@ -105,7 +104,7 @@ func later(t, d time.Duration) time.Duration {
 	return Never
 }
 
-// bounded is d, but at most MaxOpen if there is a bound.
+// bounded returns d, or MaxOpen if that is set and smaller.
 func (b *Breaker) bounded(d time.Duration) time.Duration {
 	if b.Config.MaxOpen > 0 && d > b.Config.MaxOpen {
 		return b.Config.MaxOpen
@@ -113,7 +112,7 @@ func (b *Breaker) bounded(d time.Duration) time.Duration {
 	return d
 }
 
-// cooldownNow is the cooldown after as many failed probes in a row as there were.
+// cooldownNow returns the cooldown after the failed probes in a row so far.
 func (b *Breaker) cooldownNow() time.Duration {
 	d := big.NewInt(int64(b.Config.Recovery))
 	for range b.FailedProbes {
@@ -127,7 +126,7 @@ func (b *Breaker) cooldownNow() time.Duration {
 	return b.bounded(time.Duration(d.Int64()))
 }
 
-// unknownWait is the wait that is answered where the real one is unknown.
+// unknownWait returns the wait that is reported when the real one is unknown.
 func (b *Breaker) unknownWait() time.Duration {
 	if b.Config.Recovery > 0 {
 		return b.Config.Recovery
@@ -164,8 +163,8 @@ func (b *Breaker) finish(e *Event) Event {
 	return *e
 }
 
-// open opens it now, with the next probe after a wait. A stated wait is a
-// Retry-After.
+// open opens the breaker now, with the next probe after a wait. stated means that
+// the tool stated the wait, as with a Retry-After.
 func (b *Breaker) open(cause string, now, wait time.Duration, stated bool) Event {
 	if b.State == "closed" {
 		b.Trips++
@@ -183,7 +182,7 @@ func (b *Breaker) close(cause string, now time.Duration, ended int) Event {
 	return b.finish(e)
 }
 
-// Tick lets time pass: a lease that has run out has been an open breaker since.
+// Tick lets time pass. If the lease has run out, the breaker has been open since then.
 func (b *Breaker) Tick(now time.Duration) []Event {
 	if b.State != "half-open" || now < b.LeaseEnd {
 		return nil
@@ -196,7 +195,7 @@ func (b *Breaker) Tick(now time.Duration) []Event {
 	return []Event{b.finish(e)}
 }
 
-// Look says what asking now would be answered, without asking.
+// Look returns what Ask would answer now, and changes nothing.
 func (b Breaker) Look(now time.Duration) Answer {
 	b.Tick(now)
 	refuse := func(reason string, wait time.Duration) Answer {
@@ -219,7 +218,7 @@ func (b Breaker) Look(now time.Duration) Answer {
 	return Answer{Reason: "none", Probe: b.State == "open", Epoch: b.Epoch}
 }
 
-// Ask is one caller at the gate.
+// Ask asks for the admission of one caller.
 func (b *Breaker) Ask(now time.Duration) (Answer, []Event) {
 	events := b.Tick(now)
 	a := b.Look(now)
@@ -241,7 +240,7 @@ func (b *Breaker) Ask(now time.Duration) (Answer, []Event) {
 	return a, append(events, b.finish(e))
 }
 
-// KeepAlive is a sign of life of a probe.
+// KeepAlive renews the lease of the probe of this epoch.
 func (b *Breaker) KeepAlive(now time.Duration, epoch int) []Event {
 	events := b.Tick(now)
 	if b.State == "half-open" && b.Epoch == epoch {
@@ -250,7 +249,7 @@ func (b *Breaker) KeepAlive(now time.Duration, epoch int) []Event {
 	return events
 }
 
-// Reset is the operator's: close it.
+// Reset closes the breaker, as an operator does.
 func (b *Breaker) Reset(now time.Duration, ended int) []Event {
 	events := b.Tick(now)
 	b.LeastLease = 0
@@ -259,7 +258,7 @@ func (b *Breaker) Reset(now time.Duration, ended int) []Event {
 	return events
 }
 
-// Isolate is the operator's: hold it open.
+// Isolate opens the breaker until a Reset, as an operator does.
 func (b *Breaker) Isolate(now time.Duration) []Event {
 	events := b.Tick(now)
 	if b.State == "closed" {
@@ -272,7 +271,7 @@ func (b *Breaker) Isolate(now time.Duration) []Event {
 	return events
 }
 
-// Configure puts other rules in force.
+// Configure changes the rules.
 func (b *Breaker) Configure(now time.Duration, c Config, ended int) []Event {
 	events := b.Tick(now)
 	b.Config = c
@@ -282,7 +281,7 @@ func (b *Breaker) Configure(now time.Duration, c Config, ended int) []Event {
 	return events
 }
 
-// Report is the end of a call.
+// Report records the end of a call.
 func (b *Breaker) Report(now time.Duration, r Report) []Event {
 	events := b.Tick(now)
 	if r.Outcome == "success" && b.Config.Slow > 0 && r.Took > b.Config.Slow {
@@ -290,8 +289,8 @@ func (b *Breaker) Report(now time.Duration, r Report) []Event {
 	}
 	mine := r.ByName || r.Epoch == b.Epoch
 	if r.Outcome == "success" {
-		// A probe that outlived its period, or by name what can only be one: the
-		// next gets more time.
+		// A probe outlived its period, or a report by name can only be that of
+		// such a probe: the next probe gets more time.
 		lateByName := r.ByName && b.State == "open" && !b.Isolated && b.Lost && r.Took > b.Config.Lease
 		lateProbe := r.Probe && !mine && b.Config.Lease > 0 && r.Took > b.Config.Lease && r.Epoch >= b.Operated
 		if lateProbe || lateByName {
@@ -336,7 +335,7 @@ func (b *Breaker) reportClosed(now time.Duration, r Report, mine bool) []Event {
 			return nil
 		}
 		wait, stated := b.cooldownNow(), false
-		if left := b.bounded(b.Throttled - now); left > wait { // it was asked to be left alone for longer
+		if left := b.bounded(b.Throttled - now); left > wait { // the tool has stated a longer wait
 			wait, stated = left, true
 		}
 		return []Event{b.open(cause, now, wait, stated)}
@@ -387,8 +386,8 @@ func (b *Breaker) reportProbe(now time.Duration, r Report) Event {
 	return b.open("probe_returned", now, 0, false)
 }
 
-// Stats are the counters of one tool: every duration that was recorded, and
-// sums computed anew for each question.
+// Stats are the counters of one tool. They keep every recorded duration and compute
+// each sum when it is asked for.
 type Stats struct {
 	Good, Bad []time.Duration
 	ByKind    map[string]int
@@ -396,17 +395,17 @@ type Stats struct {
 	Throttled int
 	Neutral   int
 	Refused   int
-	InRow     int // refusals since the last admission
+	InRow     int // refused calls since the last admission
 	EWMA      int // in millionths
 }
 
-// NewStats returns the counters of a tool that has not been called.
+// NewStats returns the counters of a tool that was never called.
 func NewStats() *Stats { return &Stats{ByKind: map[string]int{}, EWMA: 1_000_000} }
 
-// Ended is the number of calls that succeeded or failed.
+// Ended returns the number of calls that succeeded or failed.
 func (s *Stats) Ended() int { return len(s.Good) + len(s.Bad) }
 
-// Admit and Refuse are what the gate said.
+// Admit counts an admission.
 func (s *Stats) Admit() { s.InRow = 0 }
 
 // Refuse counts a refusal.
@@ -415,7 +414,7 @@ func (s *Stats) Refuse() {
 	s.InRow++
 }
 
-// End counts the end of a call.
+// End records the end of a call.
 func (s *Stats) End(outcome, kind string, took time.Duration) {
 	switch outcome {
 	case "success":
@@ -451,13 +450,13 @@ func average(lists ...[]time.Duration) time.Duration {
 	return time.Duration(sum.Int64() / n)
 }
 
-// Average is the mean duration of all calls, AverageGood that of successes.
+// Average returns the mean duration of all calls.
 func (s *Stats) Average() time.Duration { return average(s.Good, s.Bad) }
 
-// AverageGood is the mean duration of the successes.
+// AverageGood returns the mean duration of the successes.
 func (s *Stats) AverageGood() time.Duration { return average(s.Good) }
 
-// Max is the longest duration.
+// Max returns the longest duration.
 func (s *Stats) Max() time.Duration {
 	longest := time.Duration(0)
 	for _, list := range [][]time.Duration{s.Good, s.Bad} {
@@ -468,7 +467,7 @@ func (s *Stats) Max() time.Duration {
 	return longest
 }
 
-// Rate is the share of successes.
+// Rate returns the share of successes.
 func (s *Stats) Rate() float64 {
 	if s.Ended() == 0 {
 		return 1
@@ -476,10 +475,10 @@ func (s *Stats) Rate() float64 {
 	return float64(len(s.Good)) / float64(s.Ended())
 }
 
-// Score weighs the rate with 0.3 and the EWMA with 0.7.
+// Score returns 0.3 of the rate plus 0.7 of the EWMA.
 func (s *Stats) Score() float64 { return 0.3*s.Rate() + 0.7*float64(s.EWMA)/1e6 }
 
-// Status is that of a tool with this score and state.
+// Status returns the status of a tool with this score and state.
 func Status(score float64, state string) string {
 	switch {
 	case state == "open", score < 0.5:

@@ -10,7 +10,7 @@ import (
 )
 
 // markEquivalent marks the mutants of the package in dir that its list calls
-// equivalent to the original, and notes what is listed and matches none. A line of
+// equivalent to the original, and notes the lines that match no mutant. A line of
 // the list is "KEY # reason", and the reason must not be empty. Without a list no
 // mutant is equivalent.
 func markEquivalent(dir string, p *pack) error {

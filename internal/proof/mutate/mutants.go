@@ -23,8 +23,8 @@ type pack struct {
 	info    *types.Info
 	types   *types.Package
 	mutants []*mutant
-	seen    map[string]int // how many have the same fn and change
-	stale   []string       // what is listed as equivalent and matches no mutant
+	seen    map[string]int // number of mutants with the same fn and change
+	stale   []string       // lines of the list that match no mutant
 }
 
 // source is one file of the package.
@@ -46,17 +46,17 @@ type mutant struct {
 	id         int
 	file       string
 	line       int
-	fn         string  // the function that it is in
-	change     string  // what was done, with the source
+	fn         string  // enclosing function
+	change     string  // description of the change, with the source
 	nth        int     // number among those with the same fn and change, from 0
-	equivalent bool    // listed as such
-	tests      []*test // the tests that pass its place, the quickest first
+	equivalent bool    // listed as equivalent
+	tests      []*test // tests that pass its place, the quickest first
 	fate       fate
-	by         string // the first line that says what noticed it
+	by         string // first line of output that says what noticed it
 }
 
-// oneLine returns a text with a single space in the place of each white space. Keys
-// pass it, whether they are printed or read from a list.
+// oneLine returns a text with each run of white space replaced by one space. It is
+// applied to all keys, printed ones and those of a list.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // key identifies the mutant, whatever file or line it moves to.
@@ -68,10 +68,10 @@ func (m *mutant) key() string {
 	return key
 }
 
-// alive reports whether no test noticed it.
+// alive reports whether no test noticed the mutant.
 func (m *mutant) alive() bool { return m.fate == survived || m.fate == unreached }
 
-// verdict says what became of it.
+// verdict returns what became of the mutant.
 func (m *mutant) verdict() string {
 	text := fmt.Sprintf("%v: %v", m.fate, m)
 	if m.by != "" {

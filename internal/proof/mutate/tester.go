@@ -37,23 +37,23 @@ func (f fate) String() string { return fateTexts[f] }
 // tester tries mutants.
 type tester struct {
 	o        options
-	work     string // a folder for what is built and traced
+	work     string // folder for binaries and traces
 	binaries []*binary
-	tests    []*test // of all binaries, the quickest first
+	tests    []*test // tests of all binaries, the quickest first
 	runs     atomic.Int64
 }
 
 // binary is the compiled tests of one package, with all mutants in it.
 type binary struct {
 	path string
-	dir  string // the folder of its package, where it runs
+	dir  string // folder of its package, where it runs
 }
 
 // test is a test, an example or the seeds of a fuzz target.
 type test struct {
 	*binary
 	name string
-	took time.Duration // alone, without a mutant and the start of the process
+	took time.Duration // time alone, without a mutant, less the start of the process
 }
 
 // build compiles all mutants into one test binary for each test package.

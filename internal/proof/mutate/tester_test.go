@@ -43,7 +43,7 @@ func names(x *tester, tests []*test) (names []string) {
 	return names
 }
 
-func TestTester_TriesTestsThatPassThePlaceAndThenAllOthers(t *testing.T) {
+func TestTester_TriesReachingTestsFirst(t *testing.T) {
 	x, mutants := traced(t)
 	assert.True(t, slices.IsSortedFunc(x.tests, func(a, b *test) int { return cmp.Compare(a.took, b.took) }))
 	all := []string{"FuzzBegun", "TestAdd", "TestSlow", "TestTwice"}
@@ -82,7 +82,7 @@ func TestTester_TriesTestsThatPassThePlaceAndThenAllOthers(t *testing.T) {
 }
 
 // The test in proof reads a file of its own folder.
-func TestTester_WithAddsTestPackagesThatDependOnTheMutatedOne(t *testing.T) {
+func TestTester_WithAddsDependentTestPackages(t *testing.T) {
 	x, mutants := traced(t, "./...", "./proof")
 	assert.ElementsMatch(t, []string{"FuzzBegun", "TestAdd", "TestSlow", "TestTwice", "proof.TestTwice"}, names(x, x.tests))
 	for _, c := range []struct {
@@ -150,7 +150,7 @@ func TestTester_PlansQuickTestsFirst(t *testing.T) {
 
 // A test that failed by itself does not take a mutant off the list, and a race that
 // did not come about does not put one there.
-func TestTester_TriesAgainWhatContradictsTheList(t *testing.T) {
+func TestTester_TriesAgainWhatContradictsList(t *testing.T) {
 	x, mutants := traced(t)
 	listed, noticed := mutants["twice: never `a > 10`"], mutants["add: `a + b` with -"]
 	listed.equivalent, noticed.equivalent = true, true
@@ -164,7 +164,7 @@ func TestTester_TriesAgainWhatContradictsTheList(t *testing.T) {
 	assert.Equal(t, survived, listed.fate)
 	assert.Equal(t, killed, noticed.fate)
 	assert.Equal(t, timedOut, other.fate, "it is not on the list")
-	assert.Equal(t, killed, missed.fate, "neither is this one, and it had survived")
+	assert.Equal(t, killed, missed.fate, "neither is this one, which had survived")
 }
 
 func TestTester_TriesUnlistedSurvivorFiveTimes(t *testing.T) {

@@ -120,9 +120,9 @@ func (l *lineReader) register() error {
 }
 
 // settings reads all remaining arguments as KEY=VALUE and keeps the values as texts.
-// known are the keys that are allowed, unless it is nil; try must accept them all. NaN
-// is not a number in JSON: try sees a fraction in its place, so that Parse accepts it
-// for a fraction and Play sees it refused.
+// Only the known keys are allowed; nil means that every key is. try must accept the
+// settings. JSON has no NaN, so try sees a fraction in its place: Parse accepts NaN
+// for a fraction, and Play sees that the library refuses it.
 func (l *lineReader) settings(known []string, try func([]keyValue) error) error {
 	if len(l.args) == 0 {
 		return errors.New("KEY=VALUE is missing")

@@ -28,7 +28,7 @@ func valueOf[T any](pairs []keyValue, key string) (v T, ok bool) {
 	return v, false
 }
 
-// pairReader returns the value of a key, or why there is no such key or value.
+// pairReader returns the value of a key, or an error if there is no such key or value.
 type pairReader func(key, text string) (any, error)
 
 // readPairs reads words as KEY=VALUE, each key at most once.
@@ -53,7 +53,7 @@ func readPairs(words []string, read pairReader) (pairs []keyValue, err error) {
 // keyTable has the keys of a verb or of its answer, and how their values are read.
 type keyTable map[string]valueReader
 
-// valueReader returns the value that a text stands for.
+// valueReader returns the value of a text.
 type valueReader func(string) (any, error)
 
 func (t keyTable) read(key, text string) (any, error) {
@@ -104,7 +104,7 @@ func readBool(s string) (any, error) {
 	return nil, errors.New("must be true or false")
 }
 
-// readText reads one of the library's own texts and keeps it as a text.
+// readText reads one of the library's stable texts and keeps it as a text.
 func readText[T any, P interface {
 	*T
 	UnmarshalText([]byte) error

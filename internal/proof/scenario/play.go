@@ -13,18 +13,18 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// stage is where one scenario is played.
+// stage is the state of a scenario that is being played.
 type stage struct {
 	start    time.Time
 	observed bool
 	registry *toolhealth.Registry
-	gate     *toolhealth.Gate // without the router
+	gate     *toolhealth.Gate // gate without the router
 	guard    *toolhealth.Guard
 	router   *toolhealth.HealthRouter
 	permits  map[string]*toolhealth.Permit
 
 	mu     sync.Mutex
-	events map[string][]string // by tool, since its last transitions line
+	events map[string][]string // events by tool, since its last transitions line
 }
 
 // Play runs the scenario against a new registry and a new guard, with an observer of
@@ -103,7 +103,7 @@ func (st *stage) setUp(steps []Step) (line int, err error) {
 	return line, err
 }
 
-// register makes a tool known, with those settings of its own that the step has.
+// register registers a tool with the settings of the step.
 func (st *stage) register(step Step, breaker toolhealth.BreakerConfig, guarded toolhealth.GuardConfig) error {
 	policy := guarded.Default
 	own, err := configureTool(&breaker, &policy, step.set)
@@ -266,7 +266,7 @@ func (st *stage) allowMany(step *Step) error {
 	if !step.expects {
 		return nil
 	}
-	for key := range countKeys { // an absent key means 0
+	for key := range countKeys { // an absent key means zero
 		want, _ := valueOf[uint64](step.want, key)
 		if counts[key] != want {
 			return fmt.Errorf("expected %s=%d, came %s=%d of %v", key, want, key, counts[key], counts)

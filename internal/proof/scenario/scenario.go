@@ -22,30 +22,30 @@ import (
 
 // Scenario is a text that Parse has understood.
 type Scenario struct {
-	File  string // as it was given to Parse, for messages
+	File  string // name given to Parse, for messages
 	Steps []Step // at least one, in the order of their lines
 }
 
 // Step is one line of a scenario. A field that the line's verb does not use is zero.
 type Step struct {
-	Line int    // from 1
-	Text string // the words of the line, without its comment
+	Line int    // line number, from 1
+	Text string // words of the line, without its comment
 
 	verb    string
 	tool    string
 	id      string        // name of a permit
 	names   []string      // fallback: the substitutes
-	repeat  int           // the N of xN; zero if there is none
-	moment  time.Duration // of at, advance and record
+	repeat  int           // the N of xN; zero means that there is none
+	moment  time.Duration // at, advance and record: the time or duration
 	outcome toolhealth.Outcome
 	set     []keyValue // KEY=VALUE before the arrow
 
-	noFallback bool                       // call: no_fallback was given
+	noFallback bool                       // call: the line has no_fallback
 	script     map[string][]scriptedReply // call: replies by tool
 
-	expects bool   // there is an arrow
-	answer  string // the word after it: "true", "refused", "closed>open open>half-open" ...
-	detail  string // the word after that: a reason, or "available"
+	expects bool   // the line has an arrow
+	answer  string // word after the arrow: "true", "refused", "closed>open open>half-open" ...
+	detail  string // word after answer: a reason, or "available"
 	want    []keyValue
 }
 
@@ -63,7 +63,7 @@ func Files(folder string) (files []string, err error) {
 	return files, err
 }
 
-// Parse reads a whole scenario. The error for the first line that it does not
+// Parse reads a whole scenario. The error for the first line that Parse does not
 // understand begins with "file:line: ". Parse never panics.
 func Parse(file string, text []byte) (*Scenario, error) {
 	s := &Scenario{File: file}
@@ -94,14 +94,14 @@ var setupVerbs = []string{"config", "tool", "fallback", "guard"}
 
 var errUnknownVerb = errors.New("unknown verb")
 
-// lineReader reads one line at a time and remembers what earlier lines said.
+// lineReader reads one line at a time and remembers facts of earlier lines.
 type lineReader struct {
 	step     Step
-	args     []string // before the arrow, not yet used
-	expected []string // after the arrow, not yet used
+	args     []string // unread words before the arrow
+	expected []string // unread words after the arrow
 
-	begun   bool          // a line that is no set-up was seen
-	now     time.Duration // the least time that has passed
+	begun   bool          // a line after the set-up was read
+	now     time.Duration // least time that has passed
 	permits map[string]bool
 }
 
@@ -252,7 +252,7 @@ func (l *lineReader) clock() error {
 	return nil
 }
 
-// times reads xN, if that is what comes next.
+// times reads xN, if the next word has that form.
 func (l *lineReader) times() error {
 	if len(l.args) == 0 || !strings.HasPrefix(l.args[0], "x") {
 		return nil

@@ -63,8 +63,8 @@ func playText(t *testing.T, lines ...string) error {
 	return playInBubble(t, s, false)
 }
 
-// wrongAnswers are lines that expect a wrong answer after t has tripped and before u
-// is known, with what the error has to say.
+// wrongAnswers maps lines that expect a wrong answer, played after t has tripped and
+// before u is known, to the text that the error must have.
 var wrongAnswers = []struct{ line, says string }{
 	{"allow t -> admitted", "expected admitted, came refused circuit_open retry_after=30s"},
 	{"allow t -> refused isolated", "expected refused isolated, came refused circuit_open"},
@@ -251,7 +251,7 @@ func requireSettings(t *testing.T, s *Scenario) {
 	require.Equal(t, wantGuard, guard)
 }
 
-// badLines are lines that Parse has to refuse, by what is wrong with them.
+// badLines are lines that Parse must refuse, by their mistakes.
 var badLines = map[string]string{
 	"unknown verb":                                   "alow t -> admitted",
 	"a verb in capitals":                             "Allow t",
@@ -281,7 +281,7 @@ var badLines = map[string]string{
 	"an arrow missing before admitted":               "allow t admitted",
 	"an arrow missing before a key":                  "health t calls=1",
 	"an arrow missing before transitions":            "transitions t closed>open",
-	"an arrow glued to its neighbour":                "available t ->true",
+	"an arrow glued to its neighbor":                 "available t ->true",
 	"nothing after the arrow":                        "available t ->",
 	"two arrows":                                     "available t -> true -> true",
 	"an arrow after a verb that does not answer":     "at 30s -> true",
@@ -337,7 +337,7 @@ var badLines = map[string]string{
 	"a guard after the story has begun":              "guard jitter=0",
 	"fallback without a substitute":                  "fallback t",
 	"call without a colon":                           "call t t=ok -> ok",
-	"call with a colon glued to its neighbour":       "call t: t=ok",
+	"call with a colon glued to its neighbor":        "call t: t=ok",
 	"call without a script":                          "call t : -> ok",
 	"call with an empty script":                      "call t : t= -> ok",
 	"call with a script of no tool":                  "call t : =ok",
@@ -358,7 +358,7 @@ var badLines = map[string]string{
 func TestParse_BadLineIsErrorWithItsPlace(t *testing.T) {
 	for name, bad := range badLines {
 		t.Run(name, func(t *testing.T) {
-			// Set-up lines are tried where they may stand, unless that is the point.
+			// A set-up line stands at the beginning, unless its place is the mistake.
 			before := "allow t as p\nat 10s\n"
 			verb, _, _ := strings.Cut(bad, " ")
 			if slices.Contains(setupVerbs, verb) && !strings.Contains(name, "has begun") {
@@ -402,7 +402,7 @@ func TestParse_NotationIsWrittenDown(t *testing.T) {
 		assert.NotErrorIs(t, err, errUnknownVerb, verb)
 		assert.Regexp(t, "`"+verb+"[ `]", manual)
 	}
-	// And its example is right.
+	// The example of the notation gives the right answers.
 	_, example, _ := strings.Cut(manual, "\n\n    ")
 	example, _, _ = strings.Cut(example, "\n\n")
 	assert.NoError(t, playText(t, example))

@@ -20,9 +20,9 @@ import (
 // scriptedReply is one RESULT of a call's script.
 type scriptedReply struct {
 	word   string        // "ok", "http", "stuck" ...
-	status int           // http
-	after  time.Duration // http: the Retry-After
-	stated bool          // http: there is a Retry-After, which may be 0s
+	status int           // http: the status
+	after  time.Duration // http: the wait of its Retry-After
+	stated bool          // http: the reply has a Retry-After, which may be 0s
 	takes  time.Duration
 }
 
@@ -125,9 +125,9 @@ func readReply(text string) (r scriptedReply, err error) {
 // performance is one guarded call with its scripted tools.
 type performance struct {
 	script map[string][]scriptedReply
-	cancel context.CancelFunc // the caller's
+	cancel context.CancelFunc // ends the caller's ctx
 
-	mu  sync.Mutex // needed because a detached run may outlive the call
+	mu  sync.Mutex // guards ran: a detached run may outlive the call
 	ran []string
 }
 
@@ -180,8 +180,8 @@ func checkReply(reply string) error {
 	return nil
 }
 
-// StatusError is an error as HTTP clients return it: this is how a scripted tool
-// answers with a status.
+// StatusError is the error of a scripted tool that answers with an HTTP status, in
+// the form in which HTTP clients return it.
 type StatusError struct {
 	StatusCode int
 	Header     http.Header
@@ -190,8 +190,9 @@ type StatusError struct {
 // Error names the status.
 func (e *StatusError) Error() string { return fmt.Sprintf("status %d", e.StatusCode) }
 
-// run plays a tool: the next reply of its script, and the last one again after it. A
-// reply that takes a while ends early if its ctx does; only stuck ignores that.
+// run plays a tool: each run gives the next reply of its script, and further runs give
+// the last one. A reply that takes a while ends early if its ctx does; only stuck
+// ignores its ctx.
 func (p *performance) run(ctx context.Context, tool string) (string, error) {
 	reply, ok := p.next(tool)
 	if !ok {
@@ -209,7 +210,7 @@ func (p *performance) run(ctx context.Context, tool string) (string, error) {
 	return p.reply(ctx, reply)
 }
 
-// next notes a run of the tool and returns what its script says for this run.
+// next records a run of the tool and returns its reply.
 func (p *performance) next(tool string) (reply scriptedReply, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

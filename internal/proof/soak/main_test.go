@@ -1,6 +1,6 @@
 // Package soak_test runs many goroutines, or many random histories, against one
-// registry, and compares every total and every law with what the callers saw.
-// TOOLHEALTH_LONG makes the soak last a minute.
+// registry, and checks every total and every law against the answers that the callers
+// got. TOOLHEALTH_LONG makes the soak last a minute.
 package soak_test
 
 import (

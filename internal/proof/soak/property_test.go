@@ -16,8 +16,8 @@ import (
 	"github.com/toolhealth/toolhealth/internal/race"
 )
 
-// history is one random story of a registry, checked after every step. It keeps
-// what it did, so that a failure can be read.
+// history is one random story of a registry, checked after every step. It keeps a
+// record of its steps for the message of a failure.
 type history struct {
 	random   *rand.Rand
 	start    time.Time
@@ -27,17 +27,17 @@ type history struct {
 	permits  []heldPermit
 	refused  map[string]uint64 // refusals in a row, by tool
 	last     map[string]toolhealth.Transition
-	ended    map[string]int // grows while a tool has no entry, so that each entry has its own number
+	ended    map[string]int // number of the tool's entry; grows while the tool has none
 	steps    []string
 	problems []string
-	most     int // entries: the bound, or more if the bound was lowered
+	most     int // largest allowed number of entries; more than the bound after that was lowered
 }
 
 // heldPermit is a permit that is not settled yet.
 type heldPermit struct {
 	*toolhealth.Permit
-	epoch uint64 // of the tool at the admission
-	entry int    // ended of the tool at the admission
+	epoch uint64 // epoch of the tool at the admission
+	entry int    // number of the tool's entry at the admission, from ended
 }
 
 var historyTools = []string{"a", "b", "c", "d"}
@@ -102,8 +102,8 @@ func (h *history) transition(e toolhealth.Transition) {
 	h.last[e.Tool] = e
 }
 
-// expectAdmission checks the first law: what Available and Health said before is what
-// a caller was answered. why is the error of a refusal, if the caller got one.
+// expectAdmission checks the first law: the answer to a caller is the one that Available
+// and Health announced before. why is the error of a refusal, if the caller got one.
 func (h *history) expectAdmission(tool string, available, known bool, before toolhealth.ToolHealth, admitted bool, why error) {
 	if available != admitted {
 		h.fail("%s was available: %t, admitted: %t", tool, available, admitted)
@@ -150,7 +150,7 @@ func (h *history) step() {
 		time.Sleep(time.Duration(h.random.IntN(4)) * time.Second)
 	case 2:
 		time.Sleep(time.Duration(h.random.IntN(40)) * time.Second)
-	case 3: // to the very moment at which something ends, or just before
+	case 3: // to the exact moment at which something ends, or just before
 		if known {
 			time.Sleep(before.RetryAfter - time.Duration(h.random.IntN(2)))
 		}
@@ -235,7 +235,7 @@ func (h *history) checkHealth(t toolhealth.ToolHealth) {
 		h.fail("a tool is available without a wait, or has a wait and a reason: %+v", t)
 	}
 	if t.ProbeDue && (!t.Available || t.State != toolhealth.StateOpen) || t.State == toolhealth.StateHalfOpen && t.Available {
-		h.fail("a probe is due in open only, and half-open admits no other call: %+v", t)
+		h.fail("a probe is due only while open, and half-open admits no other call: %+v", t)
 	}
 	kinds := uint64(0)
 	for _, n := range t.ByKind {
@@ -279,14 +279,14 @@ func (h *history) checkAll() {
 			h.fail("%s refused %d in a row, health says %d", tool, h.refused[tool], health.RefusedInRow)
 		}
 	}
-	for _, tool := range historyTools { // those that were evicted
+	for _, tool := range historyTools { // tools whose entries were evicted
 		if _, ok := h.r.Health(tool); !ok {
 			h.forget(tool)
 		}
 	}
 }
 
-// forget notes that the tool's entry is gone: its next one begins anew.
+// forget records that the tool has no entry any more; its next one starts fresh.
 func (h *history) forget(tool string) {
 	h.ended[tool]++
 	delete(h.refused, tool)

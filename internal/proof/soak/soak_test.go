@@ -18,7 +18,7 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// soakFor is how long the soak takes: a minute in the long form.
+// soakFor returns the length of the soak: a minute in the long form.
 func soakFor() time.Duration {
 	switch {
 	case os.Getenv("TOOLHEALTH_LONG") != "":
@@ -58,7 +58,7 @@ func TestSoak_EveryTotalAddsUp(t *testing.T) {
 	require.NoError(t, err)
 
 	var tallies [kept]soakTally
-	var last [kept]toolhealth.Transition // by tool; the hook runs for one event of a tool at a time
+	var last [kept]toolhealth.Transition // last event by tool; the hook runs for one event of a tool at a time
 	names := make(map[string]int)
 	for i := range kept {
 		names[soakName(i)] = i
@@ -75,7 +75,7 @@ func TestSoak_EveryTotalAddsUp(t *testing.T) {
 		r.Available(e.Tool)
 		r.Health(e.Tool)
 		if e.Epoch%64 == 0 {
-			r.Reset(e.Tool, "") // calls back for the same tool; its event comes after this one
+			r.Reset(e.Tool, "") // calls back for the same tool, whose next event comes after this one
 			r.Isolate("visitor", "")
 		}
 	})
@@ -202,7 +202,7 @@ func soakStep(t *testing.T, rng *rand.Rand, r *toolhealth.Registry, gate *toolhe
 			tally.count(v.Outcome)
 		}
 		permit.Release()
-	case op < 80: // guarded, by a caller that may give up
+	case op < 80: // a guarded call, by a caller that may give up
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		_, _ = toolhealth.Call(ctx, guard, tool, func(context.Context, string) (int, error) {
@@ -230,7 +230,7 @@ func soakStep(t *testing.T, rng *rand.Rand, r *toolhealth.Registry, gate *toolhe
 				t.Errorf("does not fit together: %+v", h)
 			}
 		}
-	case op < 94: // tools that come and go
+	case op < 94: // tools that are registered and removed
 		visitor := fmt.Sprint("visitor-", rng.IntN(32))
 		switch rng.IntN(4) {
 		case 0:

@@ -65,7 +65,7 @@ func main() {
 	}
 }
 
-// curve is a line that has still to be measured: a case for each x.
+// curve is a line that is not measured yet: a case for each x.
 type curve struct {
 	name string
 	at   func(x int) bench.Case
@@ -176,7 +176,7 @@ func byGoroutines() chart {
 	names := bench.NewNames(1000)
 	spread := func(call func(names []string, n int)) func(int) bench.Case {
 		return func(k int) bench.Case {
-			own := make([][]string, k) // each begins at another tool
+			own := make([][]string, k) // each goroutine begins at another tool
 			for w := range own {
 				own[w] = rotated(names.Lookups, w*1000/k)
 			}
@@ -397,7 +397,7 @@ func pause() chart {
 	g := gate(names.Registered)
 	quantiles := []float64{0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999}
 
-	// callers times calls one by one while other runs on the other processor.
+	// callers times single calls while other runs on the other processor.
 	callers := func(name string, other func()) line {
 		var stop atomic.Bool
 		var wg sync.WaitGroup
@@ -409,7 +409,7 @@ func pause() chart {
 			})
 		}
 		// Calls come in batches. A batch is left out if the kernel gave the processor
-		// to another program meanwhile, but not if it waited of its own accord.
+		// to another program meanwhile, but not if this thread gave it up.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		const batch = 100

@@ -30,8 +30,8 @@ const (
 	left, right, top, bottom = 70, 220, 40, 50
 )
 
-// Told apart by people who see colours differently too.
-var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#666666", "#e69f00"}
+// Colors that color-blind readers can tell apart, too.
+var colors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#666666", "#e69f00"}
 
 func (c *chart) svg() string {
 	xs, ys := newAxis(c.xLog, left, width-right), newAxis(c.yLog, height-bottom, top)
@@ -48,8 +48,8 @@ func (c *chart) svg() string {
 	text := func(x, y float64, anchor, more, s string) {
 		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`+"\n", x, y, anchor, more, html.EscapeString(s))
 	}
-	rule := func(x1, y1, x2, y2 float64, colour string) {
-		fmt.Fprintf(&b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s"/>`+"\n", x1, y1, x2, y2, colour)
+	rule := func(x1, y1, x2, y2 float64, color string) {
+		fmt.Fprintf(&b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s"/>`+"\n", x1, y1, x2, y2, color)
 	}
 	text(left, top-16, "start", ` font-weight="bold"`, c.title)
 	for _, t := range ys.ticks() {
@@ -71,18 +71,18 @@ func (c *chart) svg() string {
 	text((left+width-right)/2, height-12, "middle", "", c.xLabel)
 	text(16, (top+height-bottom)/2, "middle", fmt.Sprintf(` transform="rotate(-90 16 %d)"`, (top+height-bottom)/2), c.yLabel)
 	for i, l := range c.lines {
-		colour := colours[i%len(colours)]
+		color := colors[i%len(colors)]
 		var points []string
 		for j := range l.x {
 			points = append(points, fmt.Sprintf("%.1f,%.1f", xs.place(l.x[j]), ys.place(l.y[j])))
 		}
-		fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", strings.Join(points, " "), colour)
+		fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", strings.Join(points, " "), color)
 		for j := range l.x {
 			fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"><title>%.4g: %.4g</title></circle>`+"\n",
-				xs.place(l.x[j]), ys.place(l.y[j]), colour, l.x[j], l.y[j])
+				xs.place(l.x[j]), ys.place(l.y[j]), color, l.x[j], l.y[j])
 		}
 		y := float64(top + 12 + 20*i)
-		rule(width-right+12, y-4, width-right+32, y-4, colour)
+		rule(width-right+12, y-4, width-right+32, y-4, color)
 		text(width-right+38, y, "start", "", l.name)
 	}
 	b.WriteString("</svg>\n")

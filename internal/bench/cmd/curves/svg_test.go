@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestChart_IsXMLWithALineForEachCurveInsideItsFrame(t *testing.T) {
+func TestChart_IsXMLWithOneLinePerCurveInsideFrame(t *testing.T) {
 	c := chart{title: "a < b & c", xLog: true, lines: []line{
 		{"one", []float64{10, 1000}, []float64{3, 70}},
 		{"two", []float64{10, 1000}, []float64{0, 123456}},

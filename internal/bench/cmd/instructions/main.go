@@ -52,8 +52,8 @@ func runLoop(name string, n int) {
 	bench.CaseNamed(name).New(&t)(n)
 }
 
-// Without other threads' work in the count: the runtime's do more the longer it
-// all takes. The loop stays on the first thread.
+// The count omits other threads: those of the runtime do more work the longer the run
+// takes. The loop stays on the first thread.
 func init() { runtime.LockOSThread() }
 
 func countAll() error {

@@ -2,8 +2,8 @@
 // table with the medians and one with the bars, and writes both to RESULTS.md.
 //
 // Each round runs every case once, each in a process of its own, so that drift of
-// the machine hits all cases alike, none pays for the heap that another has left,
-// and none profits from where memory happened to lie or how names happened to hash.
+// the machine affects all cases alike, no case pays for the heap that another one has
+// left, and none profits from its addresses or hashes in one process.
 package main
 
 import (
@@ -154,7 +154,7 @@ func summary(s []bench.Result, of func(bench.Result) float64) benchmath.Summary 
 	return benchmath.AssumeNothing.Summary(benchmath.NewSample(values, &benchmath.DefaultThresholds), 0.95)
 }
 
-// figure returns nanoseconds with three digits that mean something.
+// figure returns nanoseconds with three significant digits.
 func figure(ns float64) string {
 	if ns < 100 {
 		return fmt.Sprintf("%.3g", ns)
@@ -166,7 +166,7 @@ func header() string {
 	return fmt.Sprintf("goos: %s\ngoarch: %s\npkg: github.com/toolhealth/toolhealth/internal/bench\ncpu: %s\n", runtime.GOOS, runtime.GOARCH, cpu())
 }
 
-// cpu returns what Linux calls the processor.
+// cpu returns the name of the processor in Linux.
 func cpu() string {
 	data, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(data)) {

@@ -279,8 +279,8 @@ const DefaultDeadlineFloor = time.Second
 // GuardConfig configures a [Guard]. The zero GuardConfig is valid: every call is
 // made once and without a time limit. Start from [DefaultGuardConfig].
 //
-// In JSON the keys are "default", "tools" and "deadline_floor"; Observe is not in
-// it. An absent key keeps the value that the receiver has, except that a zero
+// In JSON the keys are "default", "tools" and "deadline_floor"; Start and Observe are not
+// in it. An absent key keeps the value that the receiver has, except that a zero
 // receiver starts from DefaultGuardConfig; the entries of "tools" start from
 // "default", so that an override names only what differs. In Go an override is a
 // whole Policy.
@@ -294,9 +294,19 @@ type GuardConfig struct {
 	// shorter one is neutral. Zero means that it always is a timeout; a negative
 	// one is an error. It replaces the Gate's.
 	DeadlineFloor time.Duration
-	// Observe, if set, hears of each attempt and of each finished call, on the
-	// goroutine of the call and with the caller's ctx; not of one that rides on an
-	// outer call of the same tool. A panic in it is ignored.
+	// Start, if set, is called before each attempt, with the caller's ctx and an Event
+	// that has Tool, Served and Attempt. The tool function and the attempt's event in
+	// Observe get the ctx that it returns, so that a span or a logger of the attempt can
+	// be in it. That ctx has to be derived from the caller's; nil, or a panic, leaves it
+	// as it is. What Start takes does not count as time of the tool.
+	//
+	// Each attempt that Start has heard of ends with one event of Observe, also if it
+	// panics or ends its goroutine.
+	Start func(ctx context.Context, e Event) context.Context
+	// Observe, if set, hears of each attempt that has ended, with the ctx that Start
+	// returned for it, and of each finished call, with the caller's ctx. Both run on the
+	// goroutine of the call, and hear nothing of a call that rides on an outer one of the
+	// same tool. A panic in Observe is ignored.
 	Observe func(ctx context.Context, e Event)
 }
 
@@ -330,7 +340,7 @@ func (c *GuardConfig) table() fields.Table {
 // Validate returns nil, or every problem at once as joined [ConfigError]s.
 func (c GuardConfig) Validate() error { return configError(c.table().Check()) }
 
-// MarshalJSON writes every field but Observe.
+// MarshalJSON writes every field but Start and Observe.
 func (c GuardConfig) MarshalJSON() ([]byte, error) { return writeJSON(c.table()) }
 
 // UnmarshalJSON reads what MarshalJSON writes; see [GuardConfig]. Every problem is
@@ -340,12 +350,13 @@ func (c *GuardConfig) UnmarshalJSON(data []byte) error {
 	start := *c
 	if c.Tools == nil && c.DeadlineFloor == 0 && c.Default == (Policy{}) {
 		start = DefaultGuardConfig()
-		start.Observe = c.Observe
+		start.Start, start.Observe = c.Start, c.Observe
 	}
 	return readJSON(c, start, data, (*GuardConfig).table)
 }
 
-// Event is what GuardConfig.Observe hears: one attempt or one call has ended.
+// Event is what GuardConfig.Observe hears, one attempt or one call has ended, and what
+// GuardConfig.Start hears of an attempt that begins.
 type Event struct {
 	Tool    string // name of the tool that the call asked for
 	Served  string // name of the tool that ran; for a finished call, the last one

@@ -232,11 +232,12 @@ type turn struct {
 	policy     *Policy
 	riding     bool // the call is part of an outer one of the same tool: neither admitted nor counted
 	admission
-	counts  *guardStats // of tool; nil if it is not tracked
-	frame   *callFrame  // the ctx of the attempt; nil before the first
-	tries   int         // runs of tool
-	ended   int64       // when the last attempt ended
-	last    Verdict     // of the last attempt
+	counts  *guardStats     // of tool; nil if it is not tracked
+	frame   *callFrame      // the ctx of the attempt; nil before the first
+	told    context.Context // what Start returned for the attempt; the caller's without a Start
+	tries   int             // runs of tool
+	ended   int64           // when the last attempt ended
+	last    Verdict         // of the last attempt
 	lastErr error
 	failed  bool          // a failed attempt may have reached the tool
 	repeat  bool          // the tool is tried again after wait
@@ -414,12 +415,29 @@ func (c *call) once(try func() error) {
 		}
 		c.done(err)
 	}()
+	c.tell()
 	if c.sideEffects() {
 		c.caller.Act()
 	}
 	cancel = c.enter()
 	defer c.frame.Attempt.End()
 	err = try()
+}
+
+// tell tells Start of an attempt that begins. What Start takes is not the tool's time.
+func (c *call) tell() {
+	c.told = c.ctx
+	start := c.g.config.Start
+	if start == nil || c.riding {
+		return
+	}
+	defer func() {
+		_ = recover()
+		c.admission.start = max(c.now(), c.admission.start)
+	}()
+	if ctx := start(c.ctx, Event{Tool: c.requested, Served: c.tool, Attempt: c.tries + 1}); ctx != nil {
+		c.told = ctx
+	}
 }
 
 // sideEffects reports whether a run of the tool may change something.
@@ -494,9 +512,9 @@ func (c *call) enter() context.CancelFunc {
 	var ctx context.Context
 	var cancel context.CancelFunc
 	if c.policy.Timeout > 0 {
-		ctx, cancel = context.WithTimeout(c.ctx, c.policy.Timeout)
+		ctx, cancel = context.WithTimeout(c.told, c.policy.Timeout)
 	} else {
-		ctx, cancel = context.WithCancel(c.ctx)
+		ctx, cancel = context.WithCancel(c.told)
 	}
 	var options *askedOf
 	if c.caller != nil {
@@ -771,7 +789,7 @@ func (c *call) observed() bool { return c.g.config.Observe != nil && !c.riding }
 
 func (c *call) observe(reason StopReason, wait time.Duration) {
 	if c.observed() {
-		c.notify(Event{
+		c.notify(c.told, Event{
 			Tool: c.requested, Served: c.tool, Attempt: c.tries, Verdict: c.last, Err: c.lastErr, Reason: reason,
 			Took: time.Duration(c.ended - c.admission.start), Wait: wait,
 		})
@@ -789,13 +807,13 @@ func (c *call) observeEnd(e *ToolError) {
 			event.Verdict = Verdict{Outcome: OutcomeNeutral, Kind: e.Kind}
 		}
 	}
-	c.notify(event)
+	c.notify(c.ctx, event)
 }
 
 // notify calls the observer, which may panic.
-func (c *call) notify(e Event) {
+func (c *call) notify(ctx context.Context, e Event) {
 	defer func() { _ = recover() }()
-	c.g.config.Observe(c.ctx, e)
+	c.g.config.Observe(ctx, e)
 }
 
 // Decision says what to do after an attempt.

@@ -282,7 +282,7 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 	now := r.now()
 	want := request{permit: true}
 	if ctx != nil {
-		want.noProbe = frame.Of[CallInfo](ctx).Ask().NoProbe
+		want.noProbe = frame.NoProbe(ctx)
 	}
 	n, a := r.admit(tool, now, want)
 	if a.Reason == machine.Admitted {

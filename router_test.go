@@ -258,6 +258,24 @@ func TestGate_CanceledCallerTakesNoProbe(t *testing.T) {
 	})
 }
 
+func TestGate_WithoutProbeRefusesWhereTheCallWouldBeTheProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		g := &Gate{Registry: r}
+		failTimes(r, "search", 3)
+		time.Sleep(30 * time.Second)
+		_, err := g.Allow(WithoutProbe(t.Context()), "search")
+		assert.ErrorIs(t, err, ErrRefused)
+		permit, err := g.Allow(t.Context(), "search")
+		assert.NoError(t, err)
+		assert.True(t, permit.Probe())
+		permit.Done(t.Context(), nil)
+		permit, err = g.Allow(WithoutProbe(t.Context()), "search")
+		assert.NoError(t, err, "of a closed tool")
+		permit.Done(t.Context(), nil)
+	})
+}
+
 func TestPermit_MeasuresFromAllowToDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()

@@ -277,50 +277,13 @@ func judge(without, with tally) error {
 // operatorStory shows what an operator can do with a failing tool, and the effect on
 // the agent's calls.
 func operatorStory(ctx context.Context, out io.Writer, agents, operators string) error {
-	ask := func(method, path, body string) (int, string, error) {
-		req, err := http.NewRequestWithContext(ctx, method, operators+path, strings.NewReader(body))
-		if err != nil {
-			return 0, "", err
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return 0, "", err
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		return resp.StatusCode, strings.TrimSpace(string(text)), err
-	}
-
-	status, text, err := ask("GET", "/health", "")
-	if err != nil {
+	operator := operator(operators)
+	if err := operator.showFigures(ctx, out); err != nil {
 		return err
 	}
-	var summary toolhealth.Summary
-	if err := json.Unmarshal([]byte(text), &summary); err != nil {
-		return fmt.Errorf("status %d: %w", status, err)
-	}
-	fmt.Fprintln(out, "\nThe figures to watch, from GET /health:")
-	for _, h := range summary.Tools {
-		if calls := float64(h.Guard.Calls); calls > 0 {
-			fmt.Fprintf(out, "%8s  tool_error_rate %.2f  retry_attempts_per_call %.2f  fallbacks %d  trips %d\n",
-				h.Tool, float64(h.Guard.Failed)/calls, float64(h.Guard.Retries)/calls, h.Guard.Fallbacks, h.Trips)
-		}
-	}
-
 	fmt.Fprintln(out, "\nAn operator takes over:")
-	for _, s := range []struct {
-		method, path, body string
-		status             int
-		served, reason     string // result of a call of search after that
-	}{
-		{"POST", "/tools/search/isolate", "", 204, "search_backup", ""},
-		{"PUT", "/routes", `{}`, 204, "", "tool_unavailable:isolated"},
-		{"PUT", "/routes", `{"search": ["search_backup"]}`, 204, "search_backup", ""},
-		{"PUT", "/config", `{"breaker": {"failure_threshold": 5, "recovery_duration": "1m"}}`, 204, "search_backup", ""},
-		{"PUT", "/config", `{"breaker": {"failure_threshold": -1}}`, 400, "search_backup", ""},
-		{"POST", "/tools/search/reset", "", 204, "search", ""},
-	} {
-		status, text, err := ask(s.method, s.path, s.body)
+	for _, s := range steps {
+		status, text, err := operator.ask(ctx, s.method, s.path, s.body)
 		if err != nil {
 			return err
 		}
@@ -342,5 +305,75 @@ func operatorStory(ctx context.Context, out io.Writer, agents, operators string)
 		}
 	}
 	fmt.Fprintln(out, "\nAs expected: every call that can have an answer got one, few requests met the tool that was down, one mail went out,\nsearch came back, and the operator was obeyed.")
+	return nil
+}
+
+// steps are what the operator does in the story, in order.
+var steps = []struct {
+	method, path, body string
+	status             int
+	served, reason     string // result of a call of search after that
+}{
+	{
+		method: "POST", path: "/tools/search/isolate",
+		status: 204, served: "search_backup",
+	},
+	{
+		method: "PUT", path: "/routes", body: `{}`,
+		status: 204, reason: "tool_unavailable:isolated",
+	},
+	{
+		method: "PUT", path: "/routes", body: `{"search": ["search_backup"]}`,
+		status: 204, served: "search_backup",
+	},
+	{
+		method: "PUT", path: "/config", body: `{"breaker": {"failure_threshold": 5, "recovery_duration": "1m"}}`,
+		status: 204, served: "search_backup",
+	},
+	{
+		method: "PUT", path: "/config", body: `{"breaker": {"failure_threshold": -1}}`,
+		status: 400, served: "search_backup",
+	},
+	{
+		method: "POST", path: "/tools/search/reset",
+		status: 204, served: "search",
+	},
+}
+
+// operator is a client of the operators' address.
+type operator string
+
+// ask makes one request and returns the status and the text of the answer.
+func (o operator) ask(ctx context.Context, method, path, body string) (status int, text string, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, string(o)+path, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, strings.TrimSpace(string(answer)), err
+}
+
+// showFigures prints the figures of each tool that was called.
+func (o operator) showFigures(ctx context.Context, out io.Writer) error {
+	status, text, err := o.ask(ctx, "GET", "/health", "")
+	if err != nil {
+		return err
+	}
+	var summary toolhealth.Summary
+	if err := json.Unmarshal([]byte(text), &summary); err != nil {
+		return fmt.Errorf("status %d: %w", status, err)
+	}
+	fmt.Fprintln(out, "\nThe figures to watch, from GET /health:")
+	for _, h := range summary.Tools {
+		if calls := float64(h.Guard.Calls); calls > 0 {
+			fmt.Fprintf(out, "%8s  tool_error_rate %.2f  retry_attempts_per_call %.2f  fallbacks %d  trips %d\n",
+				h.Tool, float64(h.Guard.Failed)/calls, float64(h.Guard.Retries)/calls, h.Guard.Fallbacks, h.Trips)
+		}
+	}
 	return nil
 }

@@ -11,45 +11,67 @@ import (
 // verify returns an error for each part of the history that is not as expected, or
 // nil.
 func (h *history) verify(cooldown time.Duration, summary toolhealth.Summary) error {
-	var wrong []error
-	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	v := verification{opened: -1, recovered: -1}
+	v.transitions(h.transitions, cooldown)
+	v.turns(h.turns)
+	if len(summary.Tools) != 3 {
+		v.fail("the summary has %d tools, 3 are registered", len(summary.Tools))
+	}
+	return errors.Join(v.wrong...)
+}
 
-	opened, recovered := -1, -1 // indexes into the transitions
-	probes := 0
-	for i, t := range h.transitions {
+// verification is what is wrong, and what the transitions say about the turns.
+type verification struct {
+	wrong             []error
+	opened, recovered int // indexes into the transitions; -1 without
+	probes            int
+}
+
+func (v *verification) fail(format string, args ...any) {
+	v.wrong = append(v.wrong, fmt.Errorf(format, args...))
+}
+
+// transitions expects the primary tool to open, to be probed after each cooldown and to
+// recover for good.
+func (v *verification) transitions(all []toolhealth.Transition, cooldown time.Duration) {
+	for i, t := range all {
 		switch {
 		case t.Tool != primary:
-			fail("the breaker of %s changed to %s, only %s was down", t.Tool, t.To, primary)
-		case t.From == toolhealth.StateClosed && t.To == toolhealth.StateOpen && opened < 0:
-			opened = i
+			v.fail("the breaker of %s changed to %s, only %s was down", t.Tool, t.To, primary)
+		case t.From == toolhealth.StateClosed && t.To == toolhealth.StateOpen && v.opened < 0:
+			v.opened = i
 		case t.To == toolhealth.StateHalfOpen:
-			probes++
-			if i == 0 || t.When.Sub(h.transitions[i-1].When) < cooldown {
-				fail("probe %d went out before a cooldown of %v was over", probes, cooldown)
+			v.probes++
+			if i == 0 || t.When.Sub(all[i-1].When) < cooldown {
+				v.fail("probe %d went out before a cooldown of %v was over", v.probes, cooldown)
 			}
 		case t.Cause == toolhealth.CauseProbeSucceeded && t.To == toolhealth.StateClosed:
-			recovered = i
+			v.recovered = i
 		}
 	}
-	if opened < 0 {
-		fail("the breaker of %s did not open", primary)
+	if v.opened < 0 {
+		v.fail("the breaker of %s did not open", primary)
 	}
-	if recovered < 0 || recovered != len(h.transitions)-1 {
-		fail("the breaker of %s did not recover for good", primary)
+	if v.recovered < 0 || v.recovered != len(all)-1 {
+		v.fail("the breaker of %s did not recover for good", primary)
 	}
+}
 
+// turns expects the backup to serve while the primary tool is open, the primary to serve
+// after that, all kinds of failures, and a refusal of the tool that does not exist.
+func (v *verification) turns(all []turn) {
 	kinds := make(map[toolhealth.Kind]bool)
 	rerouted, servedAgain, unknown, probed := false, false, false, 0
-	for _, t := range h.turns {
+	for _, t := range all {
 		ok := t.verdict.Outcome == toolhealth.OutcomeSuccess && t.servedBy != ""
 		switch {
 		case t.tool == primary && t.servedBy == backup && ok:
 			rerouted = true
 		case t.servedBy == primary && t.probe:
 			probed++
-		case t.servedBy == primary && opened >= 0 && t.after > opened+1 && t.after <= recovered:
-			fail("%s was called while its breaker was open, and not as a probe", primary)
-		case t.servedBy == primary && recovered >= 0 && t.after > recovered && ok:
+		case t.servedBy == primary && v.opened >= 0 && t.after > v.opened+1 && t.after <= v.recovered:
+			v.fail("%s was called while its breaker was open, and not as a probe", primary)
+		case t.servedBy == primary && v.recovered >= 0 && t.after > v.recovered && ok:
 			servedAgain = true
 		case t.servedBy == "" && t.verdict.Kind == toolhealth.KindRefused && t.tool != primary:
 			unknown = true
@@ -59,24 +81,20 @@ func (h *history) verify(cooldown time.Duration, summary toolhealth.Summary) err
 		}
 	}
 	if !rerouted {
-		fail("no call was re-routed to %s", backup)
+		v.fail("no call was re-routed to %s", backup)
 	}
-	if probed != probes || probes == 0 {
-		fail("%d calls were probes, the breaker counted %d", probed, probes)
+	if probed != v.probes || v.probes == 0 {
+		v.fail("%d calls were probes, the breaker counted %d", probed, v.probes)
 	}
 	if !servedAgain {
-		fail("%s did not serve again after it recovered", primary)
+		v.fail("%s did not serve again after it recovered", primary)
 	}
 	if !unknown {
-		fail("no made-up tool was refused")
+		v.fail("no made-up tool was refused")
 	}
 	for _, kind := range []toolhealth.Kind{toolhealth.KindServerError, toolhealth.KindTimeout, toolhealth.KindConnection} {
 		if !kinds[kind] {
-			fail("%s never failed with %s", primary, kind)
+			v.fail("%s never failed with %s", primary, kind)
 		}
 	}
-	if len(summary.Tools) != 3 {
-		fail("the summary has %d tools, 3 are registered", len(summary.Tools))
-	}
-	return errors.Join(wrong...)
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,9 +36,11 @@ func plainMap[V any]() map[string]*V {
 	return m
 }
 
-// floors are the cases of the parts. A sum is one loop that does all its parts, not a
-// sum of figures: parts that overlap in the processor cost less together.
-func floors() []Case {
+// floors are the cases of the parts of a call, and of sums of them.
+func floors() []Case { return slices.Concat(parts(), sums(), gateSums()) }
+
+// parts are the cases of one part each.
+func parts() []Case {
 	var words pair
 	return []Case{
 		{Name: "floor/loop", New: func(*Teardown) func(int) {
@@ -95,6 +98,14 @@ func floors() []Case {
 				}
 			}
 		}},
+	}
+}
+
+// sums are the cases of several parts. A sum is one loop that does all its parts, not a
+// sum of figures: parts that overlap in the processor cost less together.
+func sums() []Case {
+	var words pair
+	return []Case{
 		{Name: FloorRefusal, New: func(*Teardown) func(int) {
 			m := plainMap[pair]()
 			return func(n int) {
@@ -118,6 +129,13 @@ func floors() []Case {
 				}
 			}
 		}},
+	}
+}
+
+// gateSums are the cases of the parts that a call through a Gate cannot do without.
+func gateSums() []Case {
+	var words pair
+	return []Case{
 		{Name: FloorGate, New: func(*Teardown) func(int) {
 			m := plainMap[pair]()
 			return func(n int) {

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -104,9 +105,15 @@ func deferred(g *toolhealth.Gate, ctx context.Context, name string) error {
 	return nil
 }
 
+// library are the cases of one goroutine, but those of the guard.
 func library() []Case {
+	return slices.Concat(namedCalls(), namedTransitions(), gateSuccesses(), gateFailures(), readings(), alone(), summaries())
+}
+
+// namedCalls are the cases of calls by name whose breakers stay as they are.
+func namedCalls() []Case {
 	one := thousand.Lookups[:1]
-	cases := []Case{
+	return []Case{
 		{Name: ByName, Keeps: keepsAll, New: func(*Teardown) func(int) {
 			r := NewRegistry(thousand.Registered)
 			return func(n int) { ByNameCalls(r, thousand.Lookups, n) }
@@ -135,6 +142,12 @@ func library() []Case {
 				}
 			}
 		}},
+	}
+}
+
+// namedTransitions are the cases of calls by name that change a breaker.
+func namedTransitions() []Case {
+	return []Case{
 		{Name: "toolhealth/by-name/probe-fails", Keeps: "one transition of two for each call", New: func(*Teardown) func(int) {
 			r := NewRegistry(thousand.Registered, opensForNoTime)
 			for _, name := range thousand.Registered {
@@ -162,6 +175,13 @@ func library() []Case {
 				}
 			}
 		}},
+	}
+}
+
+// gateSuccesses are the cases of calls through a gate that succeed.
+func gateSuccesses() []Case {
+	one := thousand.Lookups[:1]
+	return []Case{
 		{Name: GateDone, Keeps: keepsPermit, New: func(*Teardown) func(int) {
 			g := &toolhealth.Gate{Registry: NewRegistry(thousand.Registered)}
 			return func(n int) { GateCalls(g, thousand.Lookups, n) }
@@ -179,6 +199,12 @@ func library() []Case {
 			g := &toolhealth.Gate{Registry: NewRegistry(one)}
 			return func(n int) { GateCalls(g, one, n) }
 		}},
+	}
+}
+
+// gateFailures are the cases of calls through a gate that are refused or fail.
+func gateFailures() []Case {
+	return []Case{
 		{Name: GateRefused, Keeps: "refusals; the error says why and how long", New: func(*Teardown) func(int) {
 			g := &toolhealth.Gate{Registry: OpenRegistry(thousand.Registered)}
 			return func(n int) {
@@ -215,6 +241,12 @@ func library() []Case {
 				}
 			}
 		}},
+	}
+}
+
+// readings are the cases of questions about one tool.
+func readings() []Case {
+	return []Case{
 		{Name: "toolhealth/available/closed", New: func(*Teardown) func(int) {
 			r := NewRegistry(thousand.Registered)
 			return func(n int) {
@@ -243,6 +275,12 @@ func library() []Case {
 				}
 			}
 		}},
+	}
+}
+
+// alone are the cases of the parts of a registry by themselves.
+func alone() []Case {
+	return []Case{
 		{Name: "toolhealth/breaker-alone", Keeps: "streak", New: func(*Teardown) func(int) {
 			b, err := toolhealth.NewBreaker(toolhealth.DefaultBreakerConfig())
 			must(err == nil)
@@ -262,6 +300,11 @@ func library() []Case {
 			}
 		}},
 	}
+}
+
+// summaries are the cases of the summary, by the number of tools.
+func summaries() []Case {
+	var cases []Case
 	for _, size := range []struct {
 		name string
 		n    int

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -82,33 +83,37 @@ func init() { // go-zero writes to the log now and then
 	logx.DisableStat()
 }
 
+// peers are the cases of the other circuit breakers.
 func peers() []Case {
-	const counts = "counts, streak"
+	return slices.Concat(gobreakers(), failsafes(), failsafesRefused(), bareBreakers(), panels())
+}
 
-	type goBreaker = *gobreaker.CircuitBreaker[int]
-	goBreakerWith := func(s gobreaker.Settings) func(string) goBreaker {
-		return func(name string) goBreaker {
-			s.Name = name
-			return gobreaker.NewCircuitBreaker[int](s)
-		}
+// What several peers keep of each call.
+const (
+	keepsCounts  = "counts, streak; no latency, no registry"
+	keepsResults = "the last 3 results; no latency, no registry"
+)
+
+type goBreaker = *gobreaker.CircuitBreaker[int]
+
+// gobreakerWith returns what makes breakers with these settings.
+func gobreakerWith(s gobreaker.Settings) func(string) goBreaker {
+	return func(name string) goBreaker {
+		s.Name = name
+		return gobreaker.NewCircuitBreaker[int](s)
 	}
+}
+
+// gobreakers are the cases of sony/gobreaker: a mutex twice and two readings of the
+// wall clock a call.
+func gobreakers() []Case {
 	type goTwoStep = *gobreaker.TwoStepCircuitBreaker[int]
-
-	type failsafeBreaker = failsafebreaker.CircuitBreaker[int]
-	type failsafeExecutor = failsafe.Executor[int]
-	failsafeWith := func(threshold uint) func(string) failsafeBreaker {
-		return func(string) failsafeBreaker {
-			return failsafebreaker.NewBuilder[int]().WithFailureThreshold(threshold).WithDelay(time.Hour).Build()
-		}
-	}
-
 	return []Case{
-		// sony/gobreaker: a mutex twice and two readings of the wall clock a call.
-		keyed(PeerGobreaker, counts+"; no latency, no registry", goBreakerWith(gobreaker.Settings{}), func(b goBreaker) {
+		keyed(PeerGobreaker, keepsCounts, gobreakerWith(gobreaker.Settings{}), func(b goBreaker) {
 			_, err := b.Execute(okInt)
 			must(err == nil)
 		}),
-		keyed("peer/gobreaker/two-step", counts+"; no latency, no registry",
+		keyed("peer/gobreaker/two-step", keepsCounts,
 			func(name string) goTwoStep {
 				return gobreaker.NewTwoStepCircuitBreaker[int](gobreaker.Settings{Name: name})
 			},
@@ -117,14 +122,14 @@ func peers() []Case {
 				must(err == nil)
 				done(nil)
 			}),
-		keyed("peer/gobreaker/failure", counts+"; no latency, no registry",
-			goBreakerWith(gobreaker.Settings{ReadyToTrip: func(gobreaker.Counts) bool { return false }}),
+		keyed("peer/gobreaker/failure", keepsCounts,
+			gobreakerWith(gobreaker.Settings{ReadyToTrip: func(gobreaker.Counts) bool { return false }}),
 			func(b goBreaker) {
 				_, err := b.Execute(failInt)
 				must(err == errBoom)
 			}),
 		keyed("peer/gobreaker/refused", "nothing of refusals", func(name string) goBreaker {
-			b := goBreakerWith(gobreaker.Settings{Timeout: time.Hour})(name)
+			b := gobreakerWith(gobreaker.Settings{Timeout: time.Hour})(name)
 			for range 6 {
 				_, _ = b.Execute(failInt)
 			}
@@ -133,9 +138,24 @@ func peers() []Case {
 			_, err := b.Execute(okInt)
 			must(err == gobreaker.ErrOpenState)
 		}),
+	}
+}
 
-		// failsafe-go: permits are its quick interface, an executor is its usual one.
-		keyed(PeerFailsafePermits, "the last 3 results; no latency, no registry", failsafeWith(3), func(b failsafeBreaker) {
+type (
+	failsafeBreaker  = failsafebreaker.CircuitBreaker[int]
+	failsafeExecutor = failsafe.Executor[int]
+)
+
+// failsafeNamed returns a breaker that opens at the third failure, for an hour.
+func failsafeNamed(string) failsafeBreaker {
+	return failsafebreaker.NewBuilder[int]().WithFailureThreshold(3).WithDelay(time.Hour).Build()
+}
+
+// failsafes are the cases of failsafe-go: permits are its quick interface, an executor
+// is its usual one.
+func failsafes() []Case {
+	return []Case{
+		keyed(PeerFailsafePermits, keepsResults, failsafeNamed, func(b failsafeBreaker) {
 			must(b.TryAcquirePermit())
 			b.RecordSuccess()
 		}),
@@ -145,8 +165,8 @@ func peers() []Case {
 			must(b.TryAcquirePermit())
 			b.RecordSuccess()
 		}),
-		keyed(PeerFailsafeExecutor, "the last 3 results; no latency, no registry", func(name string) failsafeExecutor {
-			return failsafe.With[int](failsafeWith(3)(name))
+		keyed(PeerFailsafeExecutor, keepsResults, func(name string) failsafeExecutor {
+			return failsafe.With[int](failsafeNamed(name))
 		}, func(e failsafeExecutor) {
 			_, err := e.Get(okInt)
 			must(err == nil)
@@ -154,28 +174,39 @@ func peers() []Case {
 		// The work of a Guard with a Timeout, in the order that the documentation of
 		// failsafe-go advises: the retry outside, the timeout of each attempt inside. A
 		// ctx of the caller would cost a copy of the executor in addition.
-		keyed(PeerFailsafePolicies, "the last 3 results; no latency, no registry", func(name string) failsafeExecutor {
+		keyed(PeerFailsafePolicies, keepsResults, func(name string) failsafeExecutor {
 			retry := failsaferetry.NewBuilder[int]().WithMaxAttempts(2).
 				WithBackoff(100*time.Millisecond, 5*time.Second).WithJitterFactor(1).Build()
-			return failsafe.With[int](retry, failsafeWith(3)(name), failsafetimeout.New[int](timeLimit))
+			return failsafe.With[int](retry, failsafeNamed(name), failsafetimeout.New[int](timeLimit))
 		}, func(e failsafeExecutor) {
 			_, err := e.Get(okInt)
 			must(err == nil)
 		}),
+	}
+}
+
+// failsafesRefused are the cases of failsafe-go whose breakers are open.
+func failsafesRefused() []Case {
+	return []Case{
 		keyed("peer/failsafe-go/permits/refused", "nothing of refusals", func(name string) failsafeBreaker {
-			b := failsafeWith(3)(name)
+			b := failsafeNamed(name)
 			b.Open()
 			return b
 		}, func(b failsafeBreaker) { must(!b.TryAcquirePermit()) }),
 		keyed("peer/failsafe-go/executor/refused", "nothing of refusals", func(name string) failsafeExecutor {
-			b := failsafeWith(3)(name)
+			b := failsafeNamed(name)
 			b.Open()
 			return failsafe.With[int](b)
 		}, func(e failsafeExecutor) {
 			_, err := e.Get(okInt)
 			must(err == failsafebreaker.ErrOpen)
 		}),
+	}
+}
 
+// bareBreakers are the cases of the other peers without a registry.
+func bareBreakers() []Case {
+	return []Case{
 		// eapache/go-resiliency: a success writes nothing.
 		keyed("peer/eapache/run", "nothing of successes; no latency, no registry", func(string) *eapache.Breaker {
 			return eapache.New(3, 1, time.Minute)
@@ -188,7 +219,7 @@ func peers() []Case {
 			return b
 		}, func(b *eapache.Breaker) { must(b.Run(ok) == eapache.ErrBreakerOpen) }),
 
-		keyed("peer/fortify/execute", counts+"; no latency, no registry", func(string) fortify.CircuitBreaker[int] {
+		keyed("peer/fortify/execute", keepsCounts, func(string) fortify.CircuitBreaker[int] {
 			return fortify.New[int](fortify.Config{})
 		}, func(b fortify.CircuitBreaker[int]) {
 			_, err := b.Execute(bg, okCtxInt)
@@ -220,7 +251,12 @@ func peers() []Case {
 			must(b.Allow())
 			b.Success(time.Microsecond)
 		})),
+	}
+}
 
+// panels are the cases of the peers that have a registry.
+func panels() []Case {
+	return []Case{
 		own("peer/rubyist/panel", "counts of 10 s, streak; no latency; registry", true, func(*Teardown) func(string) {
 			p := rubyist.NewPanel()
 			for _, name := range thousand.Registered {

@@ -226,7 +226,7 @@ type kubeStatus struct {
 	ErrStatus struct{ Code int32 }
 }
 
-func TestEachNodeTellsItsFact(t *testing.T) {
+func TestOf_NodeTellsItsFact(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		err  error
@@ -362,7 +362,7 @@ func TestEachNodeTellsItsFact(t *testing.T) {
 	}
 }
 
-func TestEveryTextOfTheListsIsFound(t *testing.T) {
+func TestOf_FindsEveryListedText(t *testing.T) {
 	t.Parallel()
 	for text, want := range exactTexts {
 		assert.LessOrEqual(t, len(text), maxExact, text)
@@ -377,7 +377,7 @@ func TestEveryTextOfTheListsIsFound(t *testing.T) {
 	}
 }
 
-func TestTheseAreKnownWithoutTheirTexts(t *testing.T) {
+func TestOf_KnowsWithoutTheirTexts(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]Class{
 		net.ErrClosed: Broken, redisError("redis: nil"): NoRows, io.EOF: Broken, context.Canceled: Canceled,
@@ -387,7 +387,7 @@ func TestTheseAreKnownWithoutTheirTexts(t *testing.T) {
 	}
 }
 
-func TestTextsAreMadeOfTheFirstNodesOnly(t *testing.T) {
+func TestOf_AsksTheFirstNodesOnlyForTexts(t *testing.T) {
 	t.Parallel()
 	asked := 0
 	nodes := make([]error, 100)
@@ -402,7 +402,7 @@ type counting struct{ asked *int }
 
 func (c counting) Error() string { *c.asked++; return "?" }
 
-func TestTheTextTellsWhatTheTransportHid(t *testing.T) {
+func TestOf_TextTellsWhatTheTransportHid(t *testing.T) {
 	t.Parallel()
 	type rpc struct {
 		says
@@ -413,7 +413,7 @@ func TestTheTextTellsWhatTheTransportHid(t *testing.T) {
 	assert.Equal(t, Fact{Class: JSONRPC, Code: -32004}, factsOf(rpc{says{"Too Many Requests"}, -32004}).Fact)
 }
 
-func TestTheLowestClassCounts(t *testing.T) {
+func TestOf_LowestClassCounts(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, HTTP, factsOf(errors.Join(io.EOF, statusCode{status: 404}, context.Canceled)).Class)
 	assert.Equal(t, NameNotFound, factsOf(&net.OpError{Op: "dial", Err: &net.DNSError{IsNotFound: true}}).Class)
@@ -455,7 +455,7 @@ type kube struct {
 	}
 }
 
-func TestWhatIsSaidBesideTheFact(t *testing.T) {
+func TestOf_ReadsWhatIsSaidBesideTheFact(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, Facts{Retry: 1}, factsOf(aside{retry: true}))
 	assert.Equal(t, Facts{Retry: -1, NotSent: true, Wait: 5}, factsOf(aside{safe: true, wait: 5}))
@@ -490,7 +490,7 @@ type panicsJoin struct{ says }
 
 func (panicsJoin) Unwrap() []error { panic("Unwrap") }
 
-func TestTheTreeIsWalkedInOrderAndWithinLimits(t *testing.T) {
+func TestTree_IsWalkedInOrderAndWithinLimits(t *testing.T) {
 	t.Parallel()
 	a, b, c := says{"a"}, says{"b"}, says{"c"}
 	inner := join{a, nil, join{b}}

@@ -83,6 +83,15 @@ func (f *Frame[Info]) Ask() (o Options[Info]) {
 	return o
 }
 
+// NoProbe reports whether ctx asks that calls inside of it are no probes, without a
+// word about what they report.
+func NoProbe(ctx context.Context) bool {
+	f, ok := ctx.Value(key{}).(interface{ noProbe() bool })
+	return ok && f.noProbe()
+}
+
+func (f *Frame[Info]) noProbe() bool { return f.Options != nil && f.Options.NoProbe }
+
 // attempt returns the nearest frame from f outwards that is an attempt's; nil if there
 // is none.
 func (f *Frame[Info]) attempt() *Frame[Info] {

@@ -34,6 +34,18 @@ func TestFrame_IsFoundThroughOtherContexts(t *testing.T) {
 	assert.Equal(t, "kept", inner.Value(other{}))
 }
 
+func TestNoProbe_IsFoundInEveryFrameInside(t *testing.T) {
+	assert.False(t, NoProbe(t.Context()), "no frame")
+	assert.False(t, NoProbe(&Frame[report]{Context: t.Context()}), "a frame without options")
+	assert.False(t, NoProbe(&Frame[report]{Context: t.Context(), Options: &Options[report]{NoFallback: true}}))
+	asked := &Options[report]{NoProbe: true}
+	ctx := &Frame[report]{Context: t.Context(), Options: asked}
+	assert.True(t, NoProbe(ctx))
+	tool := "a"
+	assert.True(t, NoProbe(Enter(ctx, asked, &tool, nil)), "an attempt has the options of its caller")
+	assert.True(t, NoProbe(context.WithoutCancel(ctx)), "through another ctx")
+}
+
 func TestFrame_InsideKnowsEveryRunningAttemptFurtherOut(t *testing.T) {
 	var ctx context.Context = t.Context()
 	var attempts []*Frame[report]

@@ -391,68 +391,72 @@ func registerMemory() chart {
 	return chart{title: "Registering 100,000 names: memory", xLabel: "names", yLabel: "MB", lines: []line{l}}
 }
 
+// quantiles are the shares of calls that pause draws.
+var quantiles = []float64{0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999}
+
 func pause() chart {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	names := bench.NewNames(10_000)
 	g := gate(names.Registered)
-	quantiles := []float64{0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999}
-
-	// callers times single calls while other runs on the other processor.
-	callers := func(name string, other func()) line {
-		var stop atomic.Bool
-		var wg sync.WaitGroup
-		if other != nil {
-			wg.Go(func() {
-				for !stop.Load() {
-					other()
-				}
-			})
-		}
-		// Calls come in batches. A batch is left out if the kernel gave the processor
-		// to another program meanwhile, but not if this thread gave it up.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		const batch = 100
-		took := make([]time.Duration, 0, 2_000_000)
-		for len(took)+batch <= cap(took) {
-			kept, interrupted := len(took), bench.Interrupted()
-			for i := range batch {
-				start := time.Now()
-				permit, err := g.Allow(context.Background(), names.Lookups[(kept+i)%len(names.Lookups)])
-				if err != nil {
-					panic(err)
-				}
-				permit.Done(context.Background(), nil)
-				took = append(took, time.Since(start))
-			}
-			if bench.Interrupted() != interrupted {
-				took = took[:kept]
-			}
-		}
-		stop.Store(true)
-		wg.Wait()
-		slices.Sort(took)
-		l := line{name: name}
-		for _, q := range quantiles {
-			l.x = append(l.x, -math.Log10(1-q))
-			l.y = append(l.y, float64(took[int(q*float64(len(took)))]))
-		}
-		return l
-	}
+	beside := func(name string, other func()) line { return beside(name, g, names.Lookups, other) }
 	c := chart{
 		title: "A call through the Gate among 10,000 tools, while another goroutine ...", xLabel: "of the calls took at most this long",
 		yLabel: "ns, two readings of the clock included", yLog: true,
 		lines: []line{
-			callers("is not there", nil),
-			callers("computes", func() { runtime.KeepAlive(spin()) }),
-			callers("allocates like a summary", func() { runtime.KeepAlive(make([]toolhealth.ToolHealth, 10_000)) }),
-			callers("takes summaries", func() { g.Registry.HealthSummary() }),
+			beside("is not there", nil),
+			beside("computes", func() { runtime.KeepAlive(spin()) }),
+			beside("allocates like a summary", func() { runtime.KeepAlive(make([]toolhealth.ToolHealth, 10_000)) }),
+			beside("takes summaries", func() { g.Registry.HealthSummary() }),
 		},
 	}
 	for _, q := range quantiles {
 		c.xTicks = append(c.xTicks, tick{-math.Log10(1 - q), fmt.Sprintf("%.4g %%", 100*q)})
 	}
 	return c
+}
+
+// beside times single calls while other runs on the other processor, again and again;
+// nil for nothing there.
+func beside(name string, g *toolhealth.Gate, names []string, other func()) line {
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	if other != nil {
+		wg.Go(func() {
+			for !stop.Load() {
+				other()
+			}
+		})
+	}
+	// Calls come in batches. A batch is left out if the kernel gave the processor
+	// to another program meanwhile, but not if this thread gave it up.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const batch = 100
+	took := make([]time.Duration, 0, 2_000_000)
+	for len(took)+batch <= cap(took) {
+		kept, interrupted := len(took), bench.Interrupted()
+		for i := range batch {
+			start := time.Now()
+			permit, err := g.Allow(context.Background(), names[(kept+i)%len(names)])
+			if err != nil {
+				panic(err)
+			}
+			permit.Done(context.Background(), nil)
+			took = append(took, time.Since(start))
+		}
+		if bench.Interrupted() != interrupted {
+			took = took[:kept]
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+	slices.Sort(took)
+	l := line{name: name}
+	for _, q := range quantiles {
+		l.x = append(l.x, -math.Log10(1-q))
+		l.y = append(l.y, float64(took[int(q*float64(len(took)))]))
+	}
+	return l
 }
 
 //go:noinline

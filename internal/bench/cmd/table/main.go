@@ -64,7 +64,31 @@ func main() {
 	}
 }
 
+// runAll measures the cases and prints the tables. Without -run it writes them to the
+// results, too.
 func runAll(cases []bench.Case) error {
+	samples, err := sample(cases)
+	if err != nil {
+		return err
+	}
+	table, medians := tableOf(cases, samples)
+	fmt.Print(table)
+	if *only != "" {
+		return nil // the bars need all cases
+	}
+	bars := barsOf(medians)
+	fmt.Print("\n" + bars)
+	about := fmt.Sprintf("%s, %s/%s, %s, %d cores, %s. %d rounds of %v a case: the median, and the 95 %% confidence interval around it. "+
+		"Load of the machine over the last minutes: %s.\n\n",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, cpu(), runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), *rounds, *benchtime, load())
+	if err := bench.WriteSection(*results, "bars", "## Bars\n\n"+about+bars); err != nil {
+		return err
+	}
+	return bench.WriteSection(*results, "table", "## Every case\n\n"+table)
+}
+
+// sample runs all cases, round after round, and returns the results by case.
+func sample(cases []bench.Case) (map[string][]bench.Result, error) {
 	start := time.Now()
 	samples := make(map[string][]bench.Result)
 	y := make(bench.Yardstick)
@@ -73,7 +97,7 @@ func runAll(cases []bench.Case) error {
 		for _, c := range cases {
 			r, err := measure(c, y)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			y = r.Yardstick
 			samples[c.Name] = append(samples[c.Name], r)
@@ -82,12 +106,14 @@ func runAll(cases []bench.Case) error {
 		fmt.Fprintf(os.Stderr, "\rround %d of %d, %v", round+1, *rounds, time.Since(start).Round(time.Second))
 	}
 	fmt.Fprintln(os.Stderr)
-	if *raw != "" {
-		if err := os.WriteFile(*raw, []byte(header()+strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
-			return err
-		}
+	if *raw == "" {
+		return samples, nil
 	}
+	return samples, os.WriteFile(*raw, []byte(header()+strings.Join(lines, "\n")+"\n"), 0o644)
+}
 
+// tableOf returns the table of the cases and the medians that it shows.
+func tableOf(cases []bench.Case, samples map[string][]bench.Result) (string, bench.Medians) {
 	medians := bench.Medians{Ns: make(map[string]float64), Allocs: make(map[string]float64)}
 	var table strings.Builder
 	disturbed := false
@@ -109,26 +135,19 @@ func runAll(cases []bench.Case) error {
 	if disturbed {
 		table.WriteString("\n† Never had the processors to itself: too high.\n")
 	}
-	fmt.Print(table.String())
-	if *only != "" {
-		return nil // the bars need all cases
-	}
+	return table.String(), medians
+}
 
-	idle, registered := bench.Footprints() // this process has made nothing so far
+// barsOf returns the table of the bars. It measures the footprints, so this process must
+// have made no registry before.
+func barsOf(medians bench.Medians) string {
+	idle, registered := bench.Footprints()
 	var bars strings.Builder
 	fmt.Fprintf(&bars, "| bar | limit | measured | |\n|---|---:|---:|---|\n")
 	for _, b := range bench.Bars(medians, idle, registered) {
 		fmt.Fprintf(&bars, "| %s | %s | %.3g%s | %s |\n", b.What, b.Bound(), b.Measured, b.Unit, b.Verdict())
 	}
-	fmt.Print("\n" + bars.String())
-
-	about := fmt.Sprintf("%s, %s/%s, %s, %d cores, %s. %d rounds of %v a case: the median, and the 95 %% confidence interval around it. "+
-		"Load of the machine over the last minutes: %s.\n\n",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, cpu(), runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), *rounds, *benchtime, load())
-	if err := bench.WriteSection(*results, "bars", "## Bars\n\n"+about+bars.String()); err != nil {
-		return err
-	}
-	return bench.WriteSection(*results, "table", "## Every case\n\n"+table.String())
+	return bars.String()
 }
 
 // measure runs a case once in a new process.

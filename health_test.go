@@ -315,3 +315,74 @@ func TestSummary_SortedAndComplete(t *testing.T) {
 	assert.Equal(t, want, got)
 	assert.Equal(t, want, namesOf(r))
 }
+
+func TestHealth_LabelsStayUntilReplaced(t *testing.T) {
+	r := NewRegistry()
+	labels := func() map[string]string { return healthOf(t, r, "search").Labels }
+	server := map[string]string{"server": "pages-01"}
+	require.NoError(t, r.Register("search", ToolOptions{Labels: server}))
+	server["server"] = "changed by the caller"
+	assert.Equal(t, map[string]string{"server": "pages-01"}, labels())
+	r.Isolate("search", "alice")
+	require.NoError(t, r.Register("search", ToolOptions{Breaker: new(DefaultBreakerConfig())}))
+	assert.Equal(t, map[string]string{"server": "pages-01"}, labels())
+	assert.Error(t, r.Register("search", ToolOptions{Breaker: &BreakerConfig{FailureThreshold: -1}, Labels: map[string]string{"a": "b"}}))
+	assert.Equal(t, map[string]string{"server": "pages-01"}, labels(), "after an error nothing has changed")
+	require.NoError(t, r.Register("search", ToolOptions{Labels: map[string]string{"title": "Search"}}))
+	assert.Equal(t, map[string]string{"title": "Search"}, labels())
+	assert.Equal(t, "alice", healthOf(t, r, "search").IsolatedBy)
+	require.NoError(t, r.Register("search", ToolOptions{Labels: map[string]string{}}))
+	assert.Empty(t, labels())
+
+	r.RecordSuccess("late", 0)
+	require.NoError(t, r.Register("late", ToolOptions{Labels: map[string]string{"a": "b"}}))
+	assert.Equal(t, map[string]string{"a": "b"}, healthOf(t, r, "late").Labels, "of a tool that was called before")
+	r.Remove("late")
+	r.RecordSuccess("late", 0)
+	assert.Nil(t, healthOf(t, r, "late").Labels)
+}
+
+func TestHealth_OperatorIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		var said []string
+		var seen []string // by hooks, in the health of the tool
+		defer r.OnTransition(func(e Transition) {
+			said = append(said, e.Cause.String()+" by "+e.By)
+			seen = append(seen, healthOf(t, r, e.Tool).IsolatedBy)
+		})()
+		failTimes(r, "search", 3)
+		time.Sleep(30 * time.Second)
+		r.AllowRequest("search")
+		time.Sleep(30 * time.Second) // the lease is over, nothing has noticed it yet
+		r.Isolate("search", "alice")
+		r.Isolate("search", "bob")
+		require.NoError(t, r.SetConfig(Config{}))
+		assert.Equal(t, "bob", healthOf(t, r, "search").IsolatedBy)
+		r.Reset("search", "carol")
+		assert.Empty(t, healthOf(t, r, "search").IsolatedBy)
+		r.Isolate("search", "")
+		assert.Empty(t, healthOf(t, r, "search").IsolatedBy, "of the isolation before")
+		assert.Equal(t, []string{
+			"failure_threshold by ", "probe_admitted by ", "lease_expired by ", "isolated by alice", "isolated by bob", "reset by carol", "isolated by ",
+		}, said)
+		assert.Equal(t, []string{"", "", "alice", "alice", "bob", "", ""}, seen)
+	})
+}
+
+func TestHealth_LaterOfTwoOperatorsIsNamed(t *testing.T) {
+	r := NewRegistry()
+	atOnce(8, func(i int) {
+		for range 200 {
+			r.Isolate("search", fmt.Sprint(i))
+			assert.NoError(t, r.Register("search", ToolOptions{Labels: map[string]string{"by": fmt.Sprint(i)}}))
+			r.Reset("search", "")
+		}
+	})
+	var last string
+	defer r.OnTransition(func(e Transition) { last = e.By })()
+	atOnce(8, func(i int) { r.Isolate("search", fmt.Sprint(i)) })
+	h := healthOf(t, r, "search")
+	assert.Equal(t, last, h.IsolatedBy)
+	assert.Len(t, h.Labels, 1)
+}

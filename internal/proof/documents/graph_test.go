@@ -28,7 +28,11 @@ var floors = [][]string{
 	{"registry.go"},
 	{"health.go"},
 	{"router.go"},
+	{"toolerror.go"},
+	{"options.go"},
 	{"guard.go"},
+	{"tool.go"},
+	{"log.go"},
 }
 
 func TestFiles_UseLowerFloorsOnly(t *testing.T) {

@@ -322,13 +322,13 @@ func (e *quotaError) Error() string { return "quota used up" }
 // Your own rules come before the built-in ones.
 func ExampleErrorRules() {
 	classify := toolhealth.ErrorRules{Own: []toolhealth.Rule{
-		toolhealth.For(func(e *quotaError) toolhealth.Verdict {
+		toolhealth.RuleFor(func(e *quotaError) toolhealth.Verdict {
 			return toolhealth.Verdict{
 				Outcome: toolhealth.OutcomeThrottled, Kind: toolhealth.KindRateLimited,
 				Retryable: true, RetryAfter: e.resets,
 			}
 		}),
-		toolhealth.Neutral(toolhealth.KindDenied, func(err error) bool { return errors.Is(err, errPending) }),
+		toolhealth.NeutralRule(toolhealth.KindDenied, func(err error) bool { return errors.Is(err, errPending) }),
 	}}.Classify
 	gate := &toolhealth.Gate{Registry: toolhealth.NewRegistry(), Classify: classify}
 
@@ -831,8 +831,8 @@ func (e *vendorError) Error() string { return fmt.Sprint("vendor: ", e.HTTP) }
 func Example_sdkErrors() {
 	errNeedsApproval := errors.New("a person has to agree")
 	classify := toolhealth.ErrorRules{Own: []toolhealth.Rule{ // for Gate.Classify
-		toolhealth.For(func(e *vendorError) toolhealth.Verdict { return toolhealth.ClassifyHTTPStatus(e.HTTP, e.Wait) }),
-		toolhealth.Neutral(toolhealth.KindDenied, func(err error) bool { return errors.Is(err, errNeedsApproval) }),
+		toolhealth.RuleFor(func(e *vendorError) toolhealth.Verdict { return toolhealth.ClassifyHTTPStatus(e.HTTP, e.Wait) }),
+		toolhealth.NeutralRule(toolhealth.KindDenied, func(err error) bool { return errors.Is(err, errNeedsApproval) }),
 	}}.Classify
 
 	show := func(name string, v toolhealth.Verdict) {

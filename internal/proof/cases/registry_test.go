@@ -211,7 +211,7 @@ func (e *shellExitError) Error() string { return fmt.Sprintf("exit status %d", e
 func TestC36_HostDecidesWhatExitCodeMeans(t *testing.T) {
 	r := caseRegistry(t, nil)
 	gate := &toolhealth.Gate{Registry: r, Classify: toolhealth.ErrorRules{Own: []toolhealth.Rule{
-		toolhealth.For(func(e *shellExitError) toolhealth.Verdict {
+		toolhealth.RuleFor(func(e *shellExitError) toolhealth.Verdict {
 			if e.code == 1 && e.output != "" {
 				return toolhealth.Verdict{}
 			}

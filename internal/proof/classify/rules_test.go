@@ -142,12 +142,12 @@ func TestClassify_Rule3_OwnRulesDecideInOrder(t *testing.T) {
 	interrupt := errors.New("interrupt")
 	rules := toolhealth.ErrorRules{Own: []toolhealth.Rule{
 		func(error) (toolhealth.Verdict, bool) { panic("a rule with a mistake is passed over") },
-		toolhealth.Neutral(toolhealth.KindDenied, func(err error) bool { return errors.Is(err, interrupt) }),
-		toolhealth.For(func(e genaiLike) toolhealth.Verdict { return toolhealth.ClassifyHTTPStatus(e.Code+100, "") }),
-		toolhealth.For(func(e *openaiLike) toolhealth.Verdict {
+		toolhealth.NeutralRule(toolhealth.KindDenied, func(err error) bool { return errors.Is(err, interrupt) }),
+		toolhealth.RuleFor(func(e genaiLike) toolhealth.Verdict { return toolhealth.ClassifyHTTPStatus(e.Code+100, "") }),
+		toolhealth.RuleFor(func(e *openaiLike) toolhealth.Verdict {
 			return toolhealth.ClassifyHTTPStatus(200, e.Response.Header.Get("x"))
 		}),
-		toolhealth.For(func(net.Error) toolhealth.Verdict { return toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected} }),
+		toolhealth.RuleFor(func(net.Error) toolhealth.Verdict { return toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected} }),
 	}}
 	for want, err := range map[string]error{
 		"neutral denied":             fmt.Errorf("tool: %w", interrupt),

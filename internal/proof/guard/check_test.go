@@ -120,7 +120,7 @@ func TestGuard_ErrorClassifiedAsSuccessIsReturned(t *testing.T) {
 	r := toolhealth.NewRegistry()
 	router, err := toolhealth.NewHealthRouter(map[string][]string{"grep": {"b"}})
 	require.NoError(t, err)
-	rules := toolhealth.ErrorRules{Own: []toolhealth.Rule{toolhealth.For(func(e *exec.ExitError) toolhealth.Verdict {
+	rules := toolhealth.ErrorRules{Own: []toolhealth.Rule{toolhealth.RuleFor(func(e *exec.ExitError) toolhealth.Verdict {
 		if e == nothingFound {
 			return toolhealth.Verdict{}
 		}

@@ -2,13 +2,15 @@ package toolhealth
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolhealth/toolhealth/internal/enum"
 	"github.com/toolhealth/toolhealth/internal/errfacts"
+	"github.com/toolhealth/toolhealth/internal/frame"
 	"github.com/toolhealth/toolhealth/internal/machine"
 )
 
@@ -43,32 +45,34 @@ func (o *Outcome) UnmarshalText(text []byte) error {
 // zero value is KindNone: nothing went wrong.
 type Kind uint8
 
-// The kinds. Their texts are the words of the names in lower case, joined by
-// underscores: "server_error".
+// The kinds, and what a host should do about each. Their texts are the words of the
+// names in lower case, joined by underscores: "server_error".
 const (
 	KindNone           Kind = iota
 	KindTimeout        Kind = Kind(machine.Timeout) // no answer in time, or a success that was too slow
-	KindServerError    Kind = iota                  // the tool said that it failed: 5xx and its like
-	KindRateLimited                                 // the tool said that it is asked too often
+	KindServerError    Kind = iota                  // the tool said that it failed, by 5xx and its like: its operator has to look
+	KindRateLimited                                 // the tool is called too often: call less, retries do not help
+	KindQuotaExhausted                              // the account at the tool is used up: buy more, no wait mends it
 	KindConnection                                  // no connection, or one that broke
-	KindContract                                    // the answer is not what was agreed: the tool changed its format
+	KindContract                                    // the answer is not in the agreed format: the tool has changed, a person has to look
 	KindPanic                                       // the tool function panicked
-	KindInvalidRequest                              // the tool refused the arguments
-	KindUnauthorized                                // the tool refused the caller
+	KindInvalidRequest                              // the tool refused the arguments: show the model the tool's own answer
+	KindUnauthorized                                // the tool refused the caller: renew the credentials
 	KindNotFound                                    // the tool does not have what was asked for
+	KindGone                                        // the tool no longer offers this, or never did: 410, an unknown method
 	KindConflict                                    // the tool's state does not allow it
-	KindCanceled                                    // somebody gave up
-	KindNotDispatched                               // it never left this process, or was never taken up
+	KindCanceled                                    // the caller, or a context inside the tool, was canceled
+	KindNotDispatched                               // the call never left this process, or was never taken up
 	KindDenied                                      // a person or a policy of the host said no, or has yet to say yes
-	KindRefused                                     // a breaker of this library refused
-	KindUnknown                                     // an error that nothing is known of
+	KindRefused                                     // a breaker refused
+	KindUnknown                                     // an error of which nothing is known: add a rule, see ErrorRules
 	numKinds
 )
 
 var kindTexts = []string{
-	"none", "timeout", "server_error", "rate_limited", "connection", "contract", "panic",
-	"invalid_request", "unauthorized", "not_found", "conflict", "canceled", "not_dispatched",
-	"denied", "refused", "unknown",
+	"none", "timeout", "server_error", "rate_limited", "quota_exhausted", "connection", "contract",
+	"panic", "invalid_request", "unauthorized", "not_found", "gone", "conflict", "canceled",
+	"not_dispatched", "denied", "refused", "unknown",
 }
 
 // String returns the text of k, or "Kind(n)" for a value that is no kind.
@@ -83,10 +87,10 @@ func (k *Kind) UnmarshalText(text []byte) error { return enum.Unmarshal("Kind", 
 // kindPhrases are what the model reads of a kind.
 var kindPhrases = [numKinds]string{
 	KindTimeout: "no answer in time", KindServerError: "internal error of the tool",
-	KindRateLimited: "rate limited", KindConnection: "the tool cannot be reached",
+	KindRateLimited: "rate limited", KindQuotaExhausted: "the quota is used up", KindConnection: "the tool cannot be reached",
 	KindContract: "the answer was not in the agreed format", KindPanic: "the tool crashed",
 	KindInvalidRequest: "the request was rejected", KindUnauthorized: "access was refused",
-	KindNotFound: "not found", KindConflict: "conflict with the current state",
+	KindNotFound: "not found", KindGone: "not offered any more", KindConflict: "conflict with the current state",
 	KindCanceled: "canceled", KindNotDispatched: "the request was not sent", KindDenied: "not permitted",
 	KindRefused: "a tool that it needs is unavailable",
 }
@@ -124,37 +128,85 @@ type ErrorRules struct {
 	// Own rules come after what an error says of itself (see WithVerdict) and
 	// before all else, in this order; the first that knows the error decides.
 	Own []Rule
-	// NoText switches off the last resort: a short list of texts of errors that
-	// can be told by nothing else.
+	// NoText switches off the last resort: a short list of texts, for errors that
+	// nothing else tells.
 	NoText bool
+	// Unknown is the verdict on an error of which nothing is known. The zero value
+	// means a failure of kind unknown that is not retried. A server whose handlers
+	// return plain errors for wrong arguments sets a rejection.
+	Unknown Verdict
+	// Wait is asked first for the wait that an error states, for errors that state
+	// one in a way that Classify does not know. It reports false for all others. A
+	// Wait that panics is passed over.
+	Wait func(err error) (time.Duration, bool)
 }
 
 // Classify is the default Classifier. In this order:
 //
 //  1. nil is a success.
-//  2. A refusal of this library, of whatever tool, is neutral.
+//  2. A refusal of this library, of whatever tool, is neutral. It says nothing
+//     about whether the tool around it has acted.
 //  3. An error with a method ToolVerdict() Verdict, or marked by WithVerdict, is
 //     what it says.
-//  4. If the caller's ctx is cancelled, it is neutral, whatever the error says.
-//  5. If the caller's deadline has passed, it is a timeout and not retried. A
-//     Gate and a Guard take it for neutral if the call was given less than their
+//  4. If the caller's ctx is canceled, it is neutral, whatever the error says.
+//  5. If the caller's deadline has passed, or its ctx was canceled with the cause
+//     [context.DeadlineExceeded], it is a timeout and not retried. A Gate and a
+//     Guard take it for neutral if the call was given less than their
 //     DeadlineFloor.
 //  6. A timeout of the guard is a failure that may be retried.
-//  7. Status codes and well-known types decide: timeouts of the tool's own
-//     client, HTTP, gRPC, JSON-RPC, SQL, Redis, network, process, file and JSON
-//     errors, values as well as pointers, anywhere in a tree of errors.Join. Of
-//     many, the most telling one counts. README.md has the table.
-//  8. Anything else is a failure that is not retried.
+//  7. Codes and well-known types decide, values as well as pointers, anywhere in a
+//     tree of errors.Join; see the list below. Of many, the most telling one counts,
+//     and a provider's own code counts before the status beside it.
+//  8. Anything else is a failure that is not retried, or ErrorRules.Unknown.
+//
+// Where rules 7 and 8 find nothing, or JSON that could not be read, or no wait,
+// a note in ctx decides: see [Note].
+//
+// What rule 7 knows, without importing any of it:
+//
+//   - The host has no descriptors, memory or disk left: neutral, not_dispatched.
+//   - Refused connections and other dial errors, DNS trouble, a refused HTTP/2 stream,
+//     a connection or session that was closed before the call: failure, connection or
+//     timeout, retryable, not sent. No such host, TLS, a bad URL: the same, not
+//     retryable. A reset, EOF, a lost session: failure, connection, retryable.
+//   - A timeout of the tool's own client, 408, exit code 124: failure, timeout,
+//     retryable.
+//   - 5xx but 501 and 505, gRPC Unavailable, JSON-RPC -32603, an overloaded database:
+//     failure, server_error, retryable. gRPC Unknown, Internal and DataLoss, internal
+//     errors of databases, a failure in the middle of a stream: not retryable.
+//   - 429 and its like: throttled if it states a wait, else failure; rate_limited,
+//     retryable. 402 and an empty quota: failure, quota_exhausted. 425: failure,
+//     not_dispatched, retryable, not sent.
+//   - 401, 403, 407 and their like: rejected, unauthorized. 404, no rows, no such file:
+//     rejected, not_found. 410, an unknown method: rejected, gone. 409, exists already:
+//     rejected, conflict; retryable for a deadlock of a database. Every other 4xx, 501,
+//     505, invalid arguments, exit codes 1 to 125: rejected, invalid_request.
+//   - 304: a success.
+//   - An unexpected 3xx, a page in the place of JSON, a malformed answer, a wrong
+//     protocol version: failure, contract. Other JSON that cannot be read: neutral,
+//     contract, because only the place knows whose fault it is; see WithVerdict.
+//   - A context that is not the caller's was canceled: failure, canceled. A question to
+//     a person: neutral, denied. A refusal of another breaker library: neutral, refused.
+//   - Command not found, exit codes 126 and 127: failure, not_found.
+//
+// A wait makes a throttle: a 400, 403 or 429 and a rate code of gRPC or JSON-RPC
+// that states one is throttled. A failure keeps its wait; elsewhere the wait is for
+// the caller only. A verdict is NotSent only if every leaf of the error says that
+// the request was surely not sent.
 //
 // Errors that are cyclic, endless, nil inside or panic in their methods do no
 // harm. What the types of errors can be asked is remembered, so that a common
 // error costs no allocation.
-func Classify(ctx context.Context, err error) Verdict { return ErrorRules{}.Classify(ctx, err) }
+func Classify(ctx context.Context, err error) Verdict { return noRules.classify(ctx, err) }
+
+var noRules ErrorRules
 
 // Classify classifies as the function of that name does, with the rules. A rule
 // that panics is passed over. Errors that are cyclic, or have more than a
 // thousand nodes, are not shown to the rules: errors.As might never come back.
-func (r ErrorRules) Classify(ctx context.Context, err error) Verdict {
+func (r ErrorRules) Classify(ctx context.Context, err error) Verdict { return r.classify(ctx, err) }
+
+func (r *ErrorRules) classify(ctx context.Context, err error) Verdict {
 	if err == nil {
 		return Verdict{}
 	}
@@ -164,6 +216,7 @@ func (r ErrorRules) Classify(ctx context.Context, err error) Verdict {
 		return v
 	}
 	if v, ok := selfDescribed(nodes); ok {
+		v.NotSent = v.NotSent && (len(nodes) == 1 || whole && errfacts.EachLeaf(nodes, describedUnsent))
 		return v
 	}
 	if whole {
@@ -173,27 +226,58 @@ func (r ErrorRules) Classify(ctx context.Context, err error) Verdict {
 			}
 		}
 	}
-	if ctx != nil {
-		switch ctx.Err() {
-		case nil:
-		case context.DeadlineExceeded:
+	if ctx != nil && ctx.Err() != nil {
+		if callersEnd(ctx) == context.DeadlineExceeded {
 			return Verdict{Outcome: OutcomeFailure, Kind: KindTimeout}
-		default:
-			return Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled}
 		}
+		return Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled}
 	}
 	for _, node := range nodes {
 		if _, ok := node.(*attemptTimeoutError); ok {
-			return vTimeout
+			return verdicts[errfacts.TimedOut]
 		}
 	}
-	if !whole {
-		return vUnknown
+	v := vUnknown
+	if whole {
+		facts := errfacts.Of(nodes, !r.NoText)
+		if r.Wait != nil {
+			if wait, ok := r.askWait(err); ok {
+				facts.Wait = max(wait, 0)
+			}
+		}
+		v = verdictOf(facts)
 	}
-	return verdictOf(errfacts.Of(nodes, !r.NoText))
+	if v.Outcome == OutcomeFailure || v.Kind == KindContract || v.NotSent {
+		if note, ok := NoteOf(ctx); ok {
+			v = v.withNote(note)
+		}
+		if v == vUnknown && r.Unknown != (Verdict{}) {
+			return r.Unknown
+		}
+	}
+	return v
 }
 
-// ask asks a rule that is somebody else's code.
+// callersEnd is ctx.Err(), but context.DeadlineExceeded if that is the cause of a
+// cancellation: then a timer of the caller's has ended the call.
+func callersEnd(ctx context.Context) error {
+	if ctx == nil {
+		return nil
+	}
+	err := ctx.Err()
+	if err != nil && err != context.DeadlineExceeded && context.Cause(ctx) == context.DeadlineExceeded {
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
+// askWait asks the user's own Wait.
+func (r *ErrorRules) askWait(err error) (wait time.Duration, ok bool) {
+	defer func() { _ = recover() }() // then ok is false
+	return r.Wait(err)
+}
+
+// ask asks a rule, which is the user's code.
 func (rule Rule) ask(err error) (v Verdict, ok bool) {
 	defer func() { _ = recover() }() // then ok is false
 	return rule(err)
@@ -240,6 +324,16 @@ func selfDescribed(nodes []error) (v Verdict, ok bool) {
 	return Verdict{}, false
 }
 
+// describedUnsent reports whether a node says, in whatever way, that the request was
+// not sent.
+func describedUnsent(node error) bool {
+	if d, ok := node.(ToolVerdicter); ok {
+		v, said := askVerdict(d)
+		return said && v.NotSent
+	}
+	return errfacts.Unsent(node)
+}
+
 func askVerdict(d ToolVerdicter) (v Verdict, ok bool) {
 	defer func() { _ = recover() }() // then ok is false
 	return d.ToolVerdict(), true
@@ -266,7 +360,7 @@ func (e *markedError) ToolVerdict() Verdict { return e.verdict }
 // RuleFor returns a Rule for an error type of the user's own, anywhere in the tree:
 //
 //	toolhealth.RuleFor(func(e *openai.Error) toolhealth.Verdict {
-//		return toolhealth.ClassifyHTTPStatus(e.StatusCode, e.Response.Header.Get("Retry-After"))
+//		return toolhealth.ClassifyHTTP(e.StatusCode, e.Response.Header)
 //	})
 func RuleFor[E error](verdict func(E) Verdict) Rule {
 	return func(err error) (Verdict, bool) {
@@ -289,216 +383,220 @@ func NeutralRule(kind Kind, match func(error) bool) Rule {
 	}
 }
 
-// ClassifyHTTPStatus says what an HTTP answer means: 100 to 299 is a success;
-// 408, 425, 429 and every 5xx but 501 and 505 is a retryable failure, and a 429
-// with a wait a throttle; an unexpected 3xx is a failure, and so is what is no
-// status; all other 4xx, 501 and 505 are rejected requests. retryAfter is the
-// Retry-After header: seconds, with a fraction too, or an HTTP date. One that is
-// negative, in the past or unreadable counts as absent, and one that is too large
-// for a Duration as the largest.
-func ClassifyHTTPStatus(code int, retryAfter string) Verdict {
+// ClassifyHTTP says what an HTTP answer means. 100 to 299 and 304 are a success. 408,
+// 429 and every 5xx but 501 and 505 are failures that may be retried, and so is 425,
+// which was surely not taken up. 402 is an exhausted quota, an unexpected 3xx a broken
+// contract; what is no status is unknown. All other 4xx, 501 and 505 are rejected
+// requests. A 400, 403 or 429 that states a wait is a throttle.
+//
+// header takes an [net/http.Header] as it is, and may be nil. It is searched for a
+// wait: Retry-After in seconds, with a fraction too, or as an HTTP date, which is
+// compared with the answer's own Date; Retry-After-Ms and its cousins; and, with a
+// 429 or where nothing remains, the headers that say when a rate limit is reset. A
+// wait that is negative, past or unreadable counts as absent.
+func ClassifyHTTP(code int, header map[string][]string) Verdict {
 	if code >= 100 && code < 300 {
 		return Verdict{}
 	}
-	return httpVerdict(code, "", errfacts.RetryAfter(retryAfter))
+	return verdictOf(errfacts.OfStatus(code, errfacts.HeaderOf(header)))
 }
 
-// httpVerdict is ClassifyHTTPStatus for an error. name is the provider's own code.
-func httpVerdict(code int, name string, wait time.Duration) Verdict {
-	failure := Verdict{Outcome: OutcomeFailure, Kind: KindServerError, Retryable: true, RetryAfter: wait}
-	rejected := Verdict{Outcome: OutcomeRejected, Kind: KindInvalidRequest, RetryAfter: wait}
-	switch code {
-	case 408:
-		failure.Kind = KindTimeout
-		return failure
-	case 425: // too early: it was not taken up
-		failure.Kind, failure.NotSent = KindNotDispatched, true
-		return failure
-	case 429:
-		failure.Kind = KindRateLimited
-		switch {
-		case name == "insufficient_quota" || strings.Contains(name, "spend_limit"):
-			failure.Retryable, failure.RetryAfter = false, 0 // no wait refills a purse
-		case wait > 0:
-			failure.Outcome = OutcomeThrottled
-		}
-		return failure
-	case 401, 403, 407:
-		rejected.Kind = KindUnauthorized
-		return rejected
-	case 404, 410:
-		rejected.Kind = KindNotFound
-		return rejected
-	case 409:
-		rejected.Kind = KindConflict
-		return rejected
-	case 501, 505:
-		return rejected
+// CheckStatus returns nil for a status of 2xx and for 304, and a *StatusError for any
+// other: http.Client takes every answer for a success. header takes an
+// [net/http.Header] as it is, is kept and not copied, and may be nil.
+//
+//	resp, err := client.Do(req)
+//	if err == nil {
+//		defer resp.Body.Close()
+//		err = toolhealth.CheckStatus(resp.StatusCode, resp.Header)
+//	}
+func CheckStatus(code int, header map[string][]string) error {
+	if code >= 200 && code < 300 || code == 304 {
+		return nil
 	}
-	switch code / 100 {
-	case 5:
-		return failure
-	case 4:
-		return rejected
-	case 3:
-		return Verdict{Outcome: OutcomeFailure, Kind: KindContract}
-	}
-	return Verdict{Outcome: OutcomeFailure, Kind: KindUnknown}
+	return &StatusError{StatusCode: code, Header: header}
 }
 
-// Verdicts that the tables below share. "safe" ones were surely not sent.
+// StatusError is the error of an HTTP answer that is no success. [Classify] takes it
+// for what [ClassifyHTTP] says of its status and header. A user's own Rule may think
+// otherwise: behind a proxy that answers 404 for a service that is down, for example,
+// a 404 is a failure.
+type StatusError struct {
+	StatusCode int
+	Header     map[string][]string // of the answer; nil if unknown
+}
+
+// Error returns a short text with the status and nothing else of the answer.
+func (e *StatusError) Error() string { return "HTTP status " + strconv.Itoa(e.StatusCode) }
+
+// verdicts say what each meaning is worth.
+var verdicts = [...]Verdict{
+	errfacts.Unknown:           {Outcome: OutcomeFailure, Kind: KindUnknown},
+	errfacts.Failed:            {Outcome: OutcomeFailure, Kind: KindServerError},
+	errfacts.Unavailable:       {Outcome: OutcomeFailure, Kind: KindServerError, Retryable: true},
+	errfacts.Limited:           {Outcome: OutcomeFailure, Kind: KindRateLimited, Retryable: true}, // a throttle if a wait is stated
+	errfacts.QuotaExhausted:    {Outcome: OutcomeFailure, Kind: KindQuotaExhausted},
+	errfacts.TimedOut:          {Outcome: OutcomeFailure, Kind: KindTimeout, Retryable: true},
+	errfacts.StatementTimedOut: {Outcome: OutcomeFailure, Kind: KindTimeout},
+	errfacts.DialTimedOut:      {Outcome: OutcomeFailure, Kind: KindTimeout, Retryable: true},
+	errfacts.Cut:               {Outcome: OutcomeFailure, Kind: KindConnection, Retryable: true},
+	errfacts.CutHandshake:      {Outcome: OutcomeFailure, Kind: KindConnection},
+	errfacts.Unreachable:       {Outcome: OutcomeFailure, Kind: KindConnection, Retryable: true},
+	errfacts.Misaddressed:      {Outcome: OutcomeFailure, Kind: KindConnection},
+	errfacts.Unagreed:          {Outcome: OutcomeFailure, Kind: KindContract},
+	errfacts.NoProgram:         {Outcome: OutcomeFailure, Kind: KindNotFound},
+	errfacts.NoCommand:         {Outcome: OutcomeFailure, Kind: KindNotFound},
+	errfacts.CanceledInside:    {Outcome: OutcomeFailure, Kind: KindCanceled},
+	errfacts.NotTakenUp:        {Outcome: OutcomeFailure, Kind: KindNotDispatched, Retryable: true},
+	errfacts.Invalid:           {Outcome: OutcomeRejected, Kind: KindInvalidRequest},
+	errfacts.NotFound:          {Outcome: OutcomeRejected, Kind: KindNotFound},
+	errfacts.Gone:              {Outcome: OutcomeRejected, Kind: KindGone},
+	errfacts.Denied:            {Outcome: OutcomeRejected, Kind: KindUnauthorized},
+	errfacts.Conflict:          {Outcome: OutcomeRejected, Kind: KindConflict},
+	errfacts.Collided:          {Outcome: OutcomeRejected, Kind: KindConflict, Retryable: true},
+	errfacts.Ambiguous:         {Outcome: OutcomeNeutral, Kind: KindContract},
+	errfacts.OutOfResources:    {Outcome: OutcomeNeutral, Kind: KindNotDispatched, Retryable: true},
+	errfacts.Pending:           {Outcome: OutcomeNeutral, Kind: KindDenied},
+	errfacts.Refused:           {Outcome: OutcomeNeutral, Kind: KindRefused},
+	errfacts.Unchanged:         {},
+}
+
+// Verdicts that are given without a look at the error, or compared with.
 var (
-	vFailed      = Verdict{Outcome: OutcomeFailure, Kind: KindServerError}
-	vRetry       = Verdict{Outcome: OutcomeFailure, Kind: KindServerError, Retryable: true}
-	vLimited     = Verdict{Outcome: OutcomeFailure, Kind: KindRateLimited, Retryable: true}
-	vTimeout     = Verdict{Outcome: OutcomeFailure, Kind: KindTimeout, Retryable: true}
-	vSafeTimeout = Verdict{Outcome: OutcomeFailure, Kind: KindTimeout, Retryable: true, NotSent: true}
-	vCut         = Verdict{Outcome: OutcomeFailure, Kind: KindConnection, Retryable: true}
-	vUnreachable = Verdict{Outcome: OutcomeFailure, Kind: KindConnection, Retryable: true, NotSent: true}
-	vNoHost      = Verdict{Outcome: OutcomeFailure, Kind: KindConnection, NotSent: true}
-	vContract    = Verdict{Outcome: OutcomeFailure, Kind: KindContract}
-	vMissing     = Verdict{Outcome: OutcomeFailure, Kind: KindNotFound, NotSent: true}
-	vGaveUp      = Verdict{Outcome: OutcomeFailure, Kind: KindCanceled}
-	vUnknown     = Verdict{Outcome: OutcomeFailure, Kind: KindUnknown}
-	vInvalid     = Verdict{Outcome: OutcomeRejected, Kind: KindInvalidRequest}
-	vNotFound    = Verdict{Outcome: OutcomeRejected, Kind: KindNotFound}
-	vDenied      = Verdict{Outcome: OutcomeRejected, Kind: KindUnauthorized}
-	vConflict    = Verdict{Outcome: OutcomeRejected, Kind: KindConflict}
-	vCollided    = Verdict{Outcome: OutcomeRejected, Kind: KindConflict, Retryable: true}
-	vUndecided   = Verdict{Outcome: OutcomeNeutral, Kind: KindContract}
-	vHost        = Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, Retryable: true}
-	vPending     = Verdict{Outcome: OutcomeNeutral, Kind: KindDenied}
-	vRefused     = Verdict{Outcome: OutcomeNeutral, Kind: KindRefused, NotSent: true}
+	vUnknown   = verdicts[errfacts.Unknown]
+	vContract  = verdicts[errfacts.Unagreed]
+	vAmbiguous = verdicts[errfacts.Ambiguous]
+	vRefused   = verdicts[errfacts.Refused]
 )
-
-// classVerdicts are the facts that need no look at their code.
-var classVerdicts = [...]Verdict{
-	errfacts.None:          vUnknown,
-	errfacts.HostExhausted: vHost,
-	errfacts.NameNotFound:  vNoHost,
-	errfacts.TLS:           vNoHost,
-	errfacts.TLSAlert:      {Outcome: OutcomeFailure, Kind: KindConnection},
-	errfacts.BadRequestURL: vNoHost,
-	errfacts.Timeout:       vTimeout,
-	errfacts.Throttled:     vLimited,
-	errfacts.NoRows:        vNotFound,
-	errfacts.RefusedStream: vUnreachable,
-	errfacts.Stream:        vCut,
-	errfacts.Broken:        vCut,
-	errfacts.BadConn:       vUnreachable,
-	errfacts.NotExecutable: vMissing,
-	errfacts.Permission:    vDenied,
-	errfacts.NotExist:      vNotFound,
-	errfacts.Exist:         vConflict,
-	errfacts.JSON:          vUndecided,
-	errfacts.Canceled:      vGaveUp,
-	errfacts.OpenBreaker:   vRefused,
-	errfacts.Nonsense:      vContract,
-}
-
-// grpcVerdicts are indexed by the gRPC code.
-var grpcVerdicts = [17]Verdict{
-	1: vGaveUp, 2: vFailed, 3: vInvalid, 4: vTimeout, 5: vNotFound, 6: vConflict, 7: vDenied, 8: vLimited,
-	9: vConflict, 10: vCollided, 11: vInvalid, 12: vInvalid, 13: vFailed, 14: vRetry, 15: vFailed, 16: vDenied,
-}
-
-// rpcVerdicts are the codes of JSON-RPC and MCP; others in the range are vFailed.
-var rpcVerdicts = map[int]Verdict{
-	-32700: vInvalid, -32600: vInvalid, -32601: vNotFound, -32602: vInvalid, -32603: vRetry,
-	-32000: vCut, -32001: vTimeout, -32002: vNotFound, -32003: vCut, -32004: vCut, -32005: vRetry,
-	-32020: vContract, -32021: vContract, -32022: vContract,
-	-32029: vLimited, -32042: vPending, -32800: vGaveUp,
-	32600: vCut, // "Session terminated" of the Python servers, with this sign
-}
-
-// sqlVerdicts are prefixes of SQLSTATEs; the longest that fits counts.
-var sqlVerdicts = map[string]Verdict{
-	"40001": vCollided, "40P01": vCollided, "55P03": vCollided,
-	"08": vCut, "57P01": vCut, "57P02": vCut, "57P03": vCut, "53": vRetry,
-	"57014": {Outcome: OutcomeFailure, Kind: KindTimeout},
-	"22":    vInvalid, "23": vInvalid, "42": vInvalid, "28": vDenied, "25006": vFailed,
-	"XX": vFailed, "58": vFailed,
-}
-
-var mysqlVerdicts = map[int]Verdict{
-	1205: vCollided, 1213: vCollided, 1040: vRetry, 1203: vRetry,
-	1044: vDenied, 1045: vDenied, 1142: vDenied, 1290: vFailed,
-	1048: vInvalid, 1054: vInvalid, 1062: vConflict, 1064: vInvalid, 1146: vNotFound,
-	1364: vInvalid, 1366: vInvalid, 1406: vInvalid, 1451: vConflict, 1452: vConflict,
-}
-
-// redisVerdicts are the first words of Redis answers; others are vInvalid.
-var redisVerdicts = map[string]Verdict{
-	"LOADING": vRetry, "CLUSTERDOWN": vRetry, "MASTERDOWN": vRetry, "TRYAGAIN": vRetry,
-	"READONLY": vRetry, "MAXCLIENTS": vRetry, "OOM": vFailed, "NOAUTH": vDenied, "NOPERM": vDenied,
-}
 
 // verdictOf is rules 7 and 8.
 func verdictOf(f errfacts.Facts) Verdict {
-	v := factVerdict(f)
-	if v.Outcome == OutcomeRejected || v.Outcome == OutcomeNeutral {
+	m := f.Meaning()
+	if f.Wait > 0 && waitMakesThrottle(f) {
+		m = errfacts.Limited
+	}
+	v := verdicts[m]
+	v.NotSent = f.NotSent && (v.Outcome == OutcomeFailure || m == errfacts.Refused)
+	if f.Wait == 0 && f.Retry == 0 {
 		return v
 	}
-	if v.Kind == KindRateLimited && v.Retryable && f.Wait > 0 {
-		v.Outcome = OutcomeThrottled
+	switch v.Outcome {
+	case OutcomeFailure:
+		if m == errfacts.Limited && f.Wait > 0 {
+			v.Outcome = OutcomeThrottled
+		}
+		if f.Retry != 0 && m != errfacts.QuotaExhausted {
+			v.Retryable = f.Retry > 0
+		}
+		if v.Retryable || v.Outcome == OutcomeThrottled {
+			v.RetryAfter = f.Wait
+		}
+	case OutcomeRejected:
+		v.RetryAfter = f.Wait // for a caller that reads it: a rejection delays no other call
 	}
-	if f.Retry != 0 {
-		v.Retryable = f.Retry > 0
-	}
-	if v.Retryable || v.Outcome == OutcomeThrottled {
-		v.RetryAfter = f.Wait
-	}
-	v.NotSent = v.NotSent || f.NotSent
 	return v
 }
 
-func factVerdict(f errfacts.Facts) Verdict {
+// waitMakesThrottle reports whether a stated wait makes the error a rate limit in
+// disguise: with a 400 or 403, or if a wait is all that it says.
+func waitMakesThrottle(f errfacts.Facts) bool {
 	switch f.Class {
-	case errfacts.None:
-		if f.Wait > 0 && f.Retry >= 0 {
-			return vLimited // all it says is: wait
-		}
-	case errfacts.Dial, errfacts.NameFailed:
-		if f.Code != 0 {
-			return vSafeTimeout
-		}
-		return vUnreachable
 	case errfacts.HTTP:
-		return httpVerdict(f.Code, f.Name, f.Wait)
-	case errfacts.GRPC:
-		return grpcVerdicts[f.Code]
-	case errfacts.JSONRPC:
-		if v, ok := rpcVerdicts[f.Code]; ok {
-			return v
-		}
-		return vFailed
-	case errfacts.SQLState:
-		for _, prefix := range []string{f.Name, f.Name[:2]} {
-			if v, ok := sqlVerdicts[prefix]; ok {
-				return v
-			}
-		}
-		return vUnknown
-	case errfacts.MySQL:
-		if v, ok := mysqlVerdicts[f.Code]; ok {
-			return v
-		}
-		return vUnknown
-	case errfacts.Redis:
-		if v, ok := redisVerdicts[f.Name]; ok {
-			return v
-		}
-		return vInvalid
-	case errfacts.Exit:
-		switch {
-		case f.Code == 126 || f.Code == 127:
-			return Verdict{Outcome: OutcomeFailure, Kind: KindNotFound}
-		case f.Code >= 1 && f.Code <= 125:
-			return vInvalid
-		}
-		return vUnknown
+		return f.Code == 400 || f.Code == 403
+	case errfacts.None:
+		return f.Retry >= 0
 	}
-	return classVerdicts[f.Class]
+	return false
+}
+
+// Note writes into an attempt what a lower layer saw of it, such as the status of an
+// answer whose error an SDK makes unreadable. [Classify] takes a note where the error
+// itself says nothing: where it is unknown, where an answer could not be read, and where
+// a failure states no wait. Of several notes of one attempt the last one speaks, and it
+// is NotSent only if all are.
+//
+// The ctx must be that of the attempt: what a Guard gives to the tool function, or
+// what WithNotes returned. With any other, Note does nothing. It may be called from
+// many goroutines.
+func Note(ctx context.Context, v Verdict) {
+	if notes := notesIn(ctx); notes != nil {
+		addNote(notes, v)
+	}
+}
+
+// NoteOf returns what the notes of the attempt say, and false if there are none.
+func NoteOf(ctx context.Context) (Verdict, bool) {
+	if notes := notesIn(ctx); notes != nil {
+		if v, ok := notes.Load().(*Verdict); ok {
+			return *v, true
+		}
+	}
+	return Verdict{}, false
+}
+
+// WithNotes returns a ctx that takes notes of one attempt. A Guard makes its own; with
+// a Gate, give the ctx to the tool and then to [Permit.Done].
+func WithNotes(ctx context.Context) context.Context {
+	return &notedContext{ctx, new(atomic.Value)}
+}
+
+// addNote keeps v as the last note of an attempt.
+func addNote(notes *atomic.Value, v Verdict) {
+	for {
+		old, next := notes.Load(), v
+		if before, ok := old.(*Verdict); ok {
+			next.NotSent = v.NotSent && before.NotSent
+		}
+		if notes.CompareAndSwap(old, &next) {
+			return
+		}
+	}
+}
+
+// notesIn returns where the nearest attempt of ctx keeps its last note, a *Verdict;
+// nil if there is no attempt.
+func notesIn(ctx context.Context) *atomic.Value {
+	if ctx == nil {
+		return nil
+	}
+	notes, _ := ctx.Value(frame.NotesKey{}).(*atomic.Value)
+	return notes
+}
+
+// notedContext is a context with the notes of an attempt.
+type notedContext struct {
+	context.Context
+	notes *atomic.Value
+}
+
+func (c *notedContext) Value(key any) any {
+	if key == (frame.NotesKey{}) {
+		return c.notes
+	}
+	return c.Context.Value(key)
+}
+
+// withNotes returns the caller's ctx with the notes of one attempt, for a Classifier.
+// Notes of an attempt further out are no evidence of this one.
+func withNotes(ctx context.Context, notes *atomic.Value) context.Context {
+	if notes.Load() == nil && notesIn(ctx) == nil {
+		return ctx
+	}
+	return &notedContext{ctx, notes}
+}
+
+// withNote is the verdict on an error whose own verdict is v.
+func (v Verdict) withNote(note Verdict) Verdict {
+	switch failed := note.Outcome != OutcomeSuccess; {
+	case failed && (v == vUnknown || v == vAmbiguous || v == vContract):
+		return note
+	case v == vAmbiguous: // there was a good answer, so the JSON is not the caller's
+		return vContract
+	case v.Outcome == OutcomeFailure && v.Retryable && v.RetryAfter == 0 && note.RetryAfter > 0:
+		return note
+	}
+	v.NotSent = v.NotSent && note.NotSent
+	return v
 }
 
 // stopReason says how to go on after an attempt that was no success. open is what
@@ -569,14 +667,13 @@ func verdictAt(ctx context.Context, classify Classifier, err error, took, floor 
 	if v.Kind >= numKinds {
 		v.Kind = KindUnknown
 	}
-	if v.Outcome == OutcomeFailure && v.Kind == KindTimeout && took < floor &&
-		ctx != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if v.Outcome == OutcomeFailure && v.Kind == KindTimeout && took < floor && callersEnd(ctx) == context.DeadlineExceeded {
 		return Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled}
 	}
 	return v
 }
 
-// ask calls a classifier that is somebody else's code.
+// ask calls a classifier, which is the user's code.
 func ask(ctx context.Context, classify Classifier, err error) (v Verdict) {
 	if classify == nil {
 		return Classify(ctx, err)

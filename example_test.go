@@ -596,7 +596,7 @@ func ExampleGuard_Next() {
 		return
 	}
 	for attempt := 1; registry.AllowRequest("search"); attempt++ {
-		v := toolhealth.ClassifyHTTPStatus(503, "") // the outcome of the engine's call
+		v := toolhealth.ClassifyHTTP(503, nil) // the outcome of the engine's call
 		d := guard.Next("search", attempt, v)
 		if d.Reason != toolhealth.RetryAllowed {
 			fmt.Println(attempt, d.Reason, d.Streak, d.Wait.Round(time.Second))
@@ -820,8 +820,8 @@ func ExampleGuardConfig_tools() {
 
 // vendorError says what happened in a way that no library can guess.
 type vendorError struct {
-	HTTP int
-	Wait string
+	HTTP   int
+	Header http.Header
 }
 
 func (e *vendorError) Error() string { return fmt.Sprint("vendor: ", e.HTTP) }
@@ -831,7 +831,7 @@ func (e *vendorError) Error() string { return fmt.Sprint("vendor: ", e.HTTP) }
 func Example_sdkErrors() {
 	errNeedsApproval := errors.New("a person has to agree")
 	classify := toolhealth.ErrorRules{Own: []toolhealth.Rule{ // for Gate.Classify
-		toolhealth.RuleFor(func(e *vendorError) toolhealth.Verdict { return toolhealth.ClassifyHTTPStatus(e.HTTP, e.Wait) }),
+		toolhealth.RuleFor(func(e *vendorError) toolhealth.Verdict { return toolhealth.ClassifyHTTP(e.HTTP, e.Header) }),
 		toolhealth.NeutralRule(toolhealth.KindDenied, func(err error) bool { return errors.Is(err, errNeedsApproval) }),
 	}}.Classify
 
@@ -844,7 +844,7 @@ func Example_sdkErrors() {
 	show("anthropic", toolhealth.Classify(ctx, &anthropicError{StatusCode: 529}))
 	show("googleapi", toolhealth.Classify(ctx, fmt.Errorf("sheets: %w", &googleError{Code: 403})))
 	show("vendor, no rule", toolhealth.Classify(ctx, &vendorError{HTTP: 503}))
-	show("vendor, with it", classify(ctx, &vendorError{HTTP: 503, Wait: "7"}))
+	show("vendor, with it", classify(ctx, &vendorError{HTTP: 503, Header: http.Header{"Retry-After": {"7"}}}))
 	show("approval", classify(ctx, fmt.Errorf("pay: %w", errNeedsApproval)))
 	// Output:
 	// openai throttled rate_limited true 20s

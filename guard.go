@@ -586,8 +586,12 @@ func (c *call) classify(err error) {
 	if c.frame != nil && c.frame.Err() != nil && c.ctx.Err() == nil {
 		err = &attemptTimeoutError{err}
 	}
+	ctx := c.ctx
+	if c.frame != nil {
+		ctx = withNotes(ctx, &c.frame.Attempt.Notes)
+	}
 	took := time.Duration(c.ended - c.admission.start)
-	v := verdictAt(c.ctx, c.g.gate.Classify, err, took, c.g.config.DeadlineFloor)
+	v := verdictAt(ctx, c.g.gate.Classify, err, took, c.g.config.DeadlineFloor)
 	if c.node != nil {
 		v.RetryAfter = c.node.Value.bounded(v.RetryAfter)
 	}
@@ -678,7 +682,7 @@ func (c *call) replaceable(reason StopReason) bool {
 	switch {
 	case reason == StopCanceled, reason == StopOutcomeUnknown:
 		return false
-	case c.last.Outcome == OutcomeRejected && !c.substitute:
+	case c.last.Outcome == OutcomeRejected && !c.substitute && c.last.Kind != KindUnauthorized && c.last.Kind != KindGone:
 		return false // a substitute would reject the request, too
 	case c.last.Outcome == OutcomeNeutral && c.last.Kind == KindDenied:
 		return false

@@ -193,7 +193,7 @@ func TestGuard_CallInfo(t *testing.T) {
 		assert.Equal(t, CallInfo{
 			Requested: "a", Served: "b", Attempts: 4,
 			Waits:   []time.Duration{100 * time.Millisecond, 200 * time.Millisecond},
-			Skipped: []Candidate{{Tool: "a", Reason: StopRetryExhausted, Kind: KindServerError, Verdict: vRetry, Err: errBusy}},
+			Skipped: []Candidate{{Tool: "a", Reason: StopRetryExhausted, Kind: KindServerError, Verdict: Verdict{Outcome: OutcomeFailure, Kind: KindServerError, Retryable: true}, Err: errBusy}},
 		}, *info)
 
 		ctx, info = WithCallInfo(WithoutFallback(t.Context()))
@@ -246,7 +246,7 @@ func TestGuard_EveryKindAndReasonHasItsText(t *testing.T) {
 
 func TestGuardNext_SpendsBudget(t *testing.T) {
 	g := guardOn(t, patient(t), func(c *GuardConfig) { c.Default.MaxAttempts, c.Default.RetryBudget = 9, 2 })
-	next := func(status int) StopReason { return g.Next("a", 1, ClassifyHTTPStatus(status, "")).Reason }
+	next := func(status int) StopReason { return g.Next("a", 1, ClassifyHTTP(status, nil)).Reason }
 	assert.Equal(t, RetryAllowed, next(503))
 	assert.Equal(t, RetryAllowed, next(503))
 	assert.Equal(t, StopRetryBudgetExhausted, next(503))
@@ -281,7 +281,7 @@ func TestGuardNext_LoopEndsAsCallDoes(t *testing.T) {
 						runs++
 						v := Verdict{}
 						if runs <= failures {
-							v = ClassifyHTTPStatus(503, "")
+							v = ClassifyHTTP(503, nil)
 						}
 						d := g.Next("a", runs, v)
 						reason = d.Reason

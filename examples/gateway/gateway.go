@@ -160,19 +160,6 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// statusError is a tool's answer that is not 200.
-type statusError struct {
-	code       int
-	retryAfter string
-}
-
-func (e *statusError) Error() string { return "status " + strconv.Itoa(e.code) }
-
-// ToolVerdict tells toolhealth what the status says about the tool.
-func (e *statusError) ToolVerdict() toolhealth.Verdict {
-	return toolhealth.ClassifyHTTPStatus(e.code, e.retryAfter)
-}
-
 // post makes one request to a tool.
 func post(ctx context.Context, client *http.Client, address, arguments string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(arguments))
@@ -185,8 +172,8 @@ func post(ctx context.Context, client *http.Client, address, arguments string) (
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	if resp.StatusCode != http.StatusOK {
-		return "", &statusError{resp.StatusCode, resp.Header.Get("Retry-After")}
+	if bad := toolhealth.CheckStatus(resp.StatusCode, resp.Header); bad != nil {
+		return "", bad
 	}
 	return string(body), err
 }

@@ -36,7 +36,7 @@ func TestLog_NightOfOutageIsFewLines(t *testing.T) {
 		down, refused, asked := true, 0, 0
 		search := toolhealth.Wrap(guard, "search", func(context.Context, string) (string, error) {
 			if down {
-				return "", &statusError{code: 503}
+				return "", &toolhealth.StatusError{StatusCode: 503}
 			}
 			return "3 pages", nil
 		})
@@ -99,8 +99,8 @@ func TestLog_EndOfEachCallHasItsLevel(t *testing.T) {
 				return "", err
 			})
 		}
-		down := &statusError{code: 503}
-		call("a", &statusError{code: 404})
+		down := &toolhealth.StatusError{StatusCode: 503}
+		call("a", &toolhealth.StatusError{StatusCode: 404})
 		call("a", context.Canceled)
 		call("b", down) // with a retry
 		call("b", nil)

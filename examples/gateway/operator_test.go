@@ -102,7 +102,7 @@ func TestGateway_CallLogHasErrorsOfTools(t *testing.T) {
 		t.Fatalf("want the call that failed, and nothing of what works: %s", &out)
 	}
 	l := logged[0]
-	if l.Msg != "call failed" || l.Tool != "search" || l.Attempts != 2 || l.Candidates["search"].Err != "status 503" {
+	if l.Msg != "call failed" || l.Tool != "search" || l.Attempts != 2 || l.Candidates["search"].Err != "HTTP status 503" {
 		t.Errorf("the call: %+v", l)
 	}
 }

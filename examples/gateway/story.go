@@ -151,7 +151,7 @@ func direct(base string, timeout time.Duration) caller {
 			if _, err = post(ctx, client, base+"/"+tool, arguments); err == nil {
 				return tool, "", nil
 			}
-			if s, ok := errors.AsType[*statusError](err); ok && s.code < 500 {
+			if s, ok := errors.AsType[*toolhealth.StatusError](err); ok && s.StatusCode < 500 {
 				break
 			}
 		}

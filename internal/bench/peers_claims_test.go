@@ -187,7 +187,7 @@ func claimStatedWait(t *testing.T) {
 		}
 
 		registry := toolhealth.NewRegistry()
-		registry.Record("search", toolhealth.ClassifyHTTPStatus(429, header), time.Second)
+		registry.Record("search", toolhealth.ClassifyHTTP(429, map[string][]string{"Retry-After": {header}}), time.Second)
 		if h, _ := registry.Health("search"); h.Available || h.RetryAfter != time.Minute {
 			t.Errorf("toolhealth waits %v after %q", h.RetryAfter, header)
 		}

@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -285,8 +285,8 @@ func TestOf_NodeTellsItsFact(t *testing.T) {
 		{&tls.CertificateVerificationError{Err: says{}}, Fact{Class: TLS}},
 		{tls.AlertError(40), Fact{Class: TLSAlert}},
 		{URLElicitationRequiredError{}, Fact{Class: JSONRPC, Code: -32042}},
-		{named{code: "x", StatusCode: 429}, Fact{Class: HTTP, Code: 429, Name: "x"}},
-		{named{code: "x", StatusCode: 428}, Fact{Class: HTTP, Code: 428}},
+		{named{code: "rate_limited", StatusCode: 429}, Fact{Class: Coded, Code: int(Limited)}},
+		{named{code: "rate_limited", StatusCode: 428}, Fact{Class: HTTP, Code: 428}},
 
 		{httpStatus{status: 503}, Fact{Class: HTTP, Code: 503}},
 		{httpStatus{status: 299}, Fact{}},
@@ -294,7 +294,7 @@ func TestOf_NodeTellsItsFact(t *testing.T) {
 		{httpCode{status: -1}, Fact{}},
 		{statusCode{status: 599}, Fact{Class: HTTP, Code: 599}},
 		{statusCode{status: 600}, Fact{}},
-		{throttle{code: "SlowDown"}, Fact{Class: Throttled}},
+		{throttle{code: "SlowDown"}, Fact{Class: Coded, Code: int(Limited)}},
 		{throttle{code: "NoSuchBucket"}, Fact{}},
 		{sqlState{state: "40001"}, Fact{Class: SQLState, Name: "40001"}},
 		{sqlState{state: "4"}, Fact{}},
@@ -333,30 +333,33 @@ func TestOf_NodeTellsItsFact(t *testing.T) {
 		{field64{Code: -31999}, Fact{}},
 		{field64{Code: 32600}, Fact{Class: JSONRPC, Code: 32600}},
 		{field64{Code: 404}, Fact{}}, // only an int is taken for a status
-		{fieldStatus{StatusCode: 429, Code: "quota"}, Fact{Class: HTTP, Code: 429, Name: "quota"}},
+		{fieldStatus{StatusCode: 429, Code: "insufficient_quota"}, Fact{Class: Coded, Code: int(QuotaExhausted)}},
 		{fieldStatus{StatusCode: 429, Code: 5}, Fact{Class: HTTP, Code: 429}},
 		{fieldStatus{StatusCode: 429}, Fact{Class: HTTP, Code: 429}},
-		{fieldStatus{StatusCode: 503, Code: "quota"}, Fact{Class: HTTP, Code: 503}},
-		{fieldNames{HTTPStatusCode: 429, Code: "quota"}, Fact{Class: HTTP, Code: 429, Name: "quota"}},
+		{fieldStatus{StatusCode: 503, Code: "unheard of"}, Fact{Class: HTTP, Code: 503}},
+		{fieldStatus{StatusCode: 404, Code: "insufficient_quota"}, Fact{Class: HTTP, Code: 404}},
+		{fieldNames{HTTPStatusCode: 429, Code: "x_spend_limit_reached"}, Fact{Class: Coded, Code: int(QuotaExhausted)}},
 		{kubeStatus{ErrStatus: struct{ Code int32 }{409}}, Fact{Class: HTTP, Code: 409}},
 		{lateStatus{statusCode{status: 504}, true}, Fact{Class: HTTP, Code: 504}}, // the first that knows
 		{intKind(503), Fact{}},
 		{intKind(-32601), Fact{}},
 		{uint16Kind(1205), Fact{}},
 		{textual("quota"), Fact{Class: HTTP, Code: 429}},
-		{borrower{lender: lender{&http.Response{StatusCode: 410}, 503}}, Fact{}},
+		{borrower{lender: lender{&http.Response{StatusCode: 410}, 503}}, Fact{Class: HTTP, Code: 410}},
+		{borrower{}, Fact{}},
 
 		{errors.New("request failed with status 502: x"), Fact{Class: HTTP, Code: 502}},
 		{errors.New("request failed with status 502"), Fact{Class: HTTP, Code: 502}},
 		{errors.New("request failed with status 200"), Fact{}},
 		{errors.New("request failed with status 200: GOAWAY"), Fact{Class: Stream}},
+		{errors.New("request failed with status 200: x: request failed with status 404"), Fact{Class: HTTP, Code: 404}},
 		{errors.New("GOAWAY: request failed with status 5"), Fact{Class: Stream}},
-		{errors.New(strings.Repeat(" ", 1024-6) + "GOAWAY"), Fact{Class: Stream}},
-		{errors.New(strings.Repeat(" ", 1024-5) + "GOAWAY"), Fact{}}, // only the beginning is searched
+		{errors.New(strings.Repeat(" ", 1024-17) + "connection closed"), Fact{Class: Broken}},
+		{errors.New(strings.Repeat(" ", 1024-16) + "connection closed"), Fact{}}, // only the beginning is searched
 		{errors.New("request failed with status 50"), Fact{}},
 		{errors.New("request failed with status +50"), Fact{}},
 	} {
-		want := Facts{Fact: c.want}
+		want := Facts{Fact: c.want, NotSent: c.want.unsent()}
 		assert.Equal(t, want, factsOf(c.err), "%T %+v", c.err, c.err)
 		assert.Equal(t, want, factsOf(c.err), "%T %+v, again", c.err, c.err)
 	}
@@ -370,10 +373,26 @@ func TestOf_FindsEveryListedText(t *testing.T) {
 		assert.Equal(t, want, factsOf(says{text}).Fact, "of another type: %s", text)
 		assert.Zero(t, factsOf(errors.New(text+strings.Repeat("!", maxExact))), "not the whole text: %s", text)
 	}
-	for _, entry := range texts {
-		assert.Equal(t, entry.fact, factsOf(says{"x: " + entry.text + "y"}).Fact, entry.text)
-		nodes, _ := Tree(nil, says{entry.text})
-		assert.Zero(t, Of(nodes, false), "texts are off: %s", entry.text)
+	for _, list := range [][]told{anywhere[:], withT[:], withColon[:], withQuote[:]} {
+		for _, entry := range list {
+			assert.Equal(t, entry.fact, factsOf(says{`"x": ` + entry.text + "y"}).Fact, entry.text)
+			nodes, _ := Tree(nil, says{entry.text})
+			assert.Zero(t, Of(nodes, false), "texts are off: %s", entry.text)
+		}
+	}
+	for _, entry := range anywhere {
+		found := slices.ContainsFunc(anchors[:], func(anchor string) bool { return strings.Contains(entry.text, anchor) })
+		assert.True(t, found, "no anchor is in it: %s", entry.text)
+	}
+	for _, entry := range withT {
+		assert.Contains(t, entry.text, "T")
+	}
+	for _, entry := range beforeColon {
+		assert.Equal(t, entry.fact, factsOf(says{"x: " + entry.text + ": y"}).Fact, entry.text)
+		assert.Zero(t, factsOf(says{"x: " + entry.text + " y"}), entry.text)
+	}
+	for name, status := range statusNames {
+		assert.Equal(t, Fact{Class: HTTP, Code: status}, factsOf(says{`x: sending "y": ` + name}).Fact, name)
 	}
 }
 
@@ -409,8 +428,10 @@ func TestOf_TextTellsWhatTheTransportHid(t *testing.T) {
 		Code int64
 	}
 	assert.Equal(t, Fact{Class: HTTP, Code: 429}, factsOf(rpc{says{"rejected: Too Many Requests"}, -32005}).Fact)
-	assert.Equal(t, Fact{Class: JSONRPC, Code: -32005}, factsOf(rpc{says{"rejected: connection closed"}, -32005}).Fact)
-	assert.Equal(t, Fact{Class: JSONRPC, Code: -32004}, factsOf(rpc{says{"Too Many Requests"}, -32004}).Fact)
+	assert.Equal(t, Fact{Class: Broken}, factsOf(rpc{says{"rejected: connection closed"}, -32005}).Fact)
+	assert.Equal(t, Fact{Class: JSONRPC, Code: -32005}, factsOf(rpc{says{"rejected: ?"}, -32005}).Fact)
+	assert.Equal(t, limited, factsOf(rpc{says{"Too Many Requests"}, -32004}).Fact)
+	assert.Equal(t, Fact{Class: JSONRPC, Code: -32602}, factsOf(rpc{says{"Too Many Requests"}, -32602}).Fact)
 }
 
 func TestOf_LowestClassCounts(t *testing.T) {
@@ -460,12 +481,14 @@ func TestOf_ReadsWhatIsSaidBesideTheFact(t *testing.T) {
 	assert.Equal(t, Facts{Retry: 1}, factsOf(aside{retry: true}))
 	assert.Equal(t, Facts{Retry: -1, NotSent: true, Wait: 5}, factsOf(aside{safe: true, wait: 5}))
 	assert.Equal(t, Facts{Retry: -1}, factsOf(aside{wait: -5}))
-	assert.Equal(t, Facts{Retry: -1, NotSent: true, Wait: time.Second},
-		factsOf(errors.Join(aside{safe: true, wait: -5}, asideMethods{}, aside{retry: true, wait: 9})))
+	assert.Equal(t, Facts{Retry: -1, Wait: time.Second},
+		factsOf(errors.Join(aside{safe: true, wait: -5}, asideMethods{}, aside{retry: true, wait: 9})), "only one of the leaves is safe")
+	assert.Equal(t, Facts{Retry: -1, NotSent: true}, factsOf(errors.Join(aside{safe: true}, fmt.Errorf("%w", aside{safe: true}))))
 	assert.Equal(t, Facts{Retry: -1, Wait: 1}, factsOf(errors.Join(aside{wait: 1}, aside{wait: 9})), "the first one")
 	assert.Equal(t, Facts{Retry: 1, Wait: time.Second}, factsOf(asideMethods{}))
 	assert.Equal(t, Facts{Wait: 7}, factsOf(waitField[time.Duration]{RetryAfter: 7}))
-	assert.Zero(t, factsOf(waitField[int64]{RetryAfter: 7}), "nobody knows the unit")
+	assert.Equal(t, Facts{Wait: 7 * time.Second}, factsOf(waitField[int64]{RetryAfter: 7}), "as in the header")
+	assert.Zero(t, factsOf(waitField[string]{RetryAfter: "7"}))
 	assert.Equal(t, Facts{Retry: -1}, factsOf(asideFields{}))
 	assert.Equal(t, Facts{Retry: -1, Wait: 7}, factsOf(asideFields{RetryAfter: new(time.Duration(7))}))
 	assert.Equal(t, Facts{Retry: -1, Wait: 3 * time.Second}, factsOf(asideFields{Header: http.Header{"Retry-After": {"3"}}}))
@@ -525,28 +548,6 @@ func TestTree_IsWalkedInOrderAndWithinLimits(t *testing.T) {
 	nodes, whole = Tree(nil, wide)
 	assert.True(t, whole, "nil is no node")
 	assert.Len(t, nodes, 1)
-}
-
-func TestRetryAfterOfHeaders(t *testing.T) {
-	t.Parallel()
-	for s, want := range map[string]time.Duration{
-		"": 0, " 2 ": 2 * time.Second, "1.5": 1500 * time.Millisecond, "0": 0, "-1": 0, "inf": 0, "1e9": 0, "x": 0, "..": 0,
-		"0.000000001": 1, "9223372036.854775807": math.MaxInt64,
-		"9223372036": 9223372036 * time.Second, "9223372037": math.MaxInt64,
-		"Sun, 06 Nov 1994 08:49:37 GMT": 0, "Fri, 31 Dec 9999 23:59:59 GMT": math.MaxInt64,
-	} {
-		assert.Equal(t, want, RetryAfter(s), "%q", s)
-	}
-	in := time.Now().UTC().Add(time.Hour)
-	for _, layout := range []string{http.TimeFormat, "Monday, 02-Jan-06 15:04:05 GMT", time.ANSIC} {
-		assert.InDelta(t, time.Hour, RetryAfter(in.Format(layout)), float64(time.Minute), layout)
-	}
-	assert.Equal(t, time.Millisecond, headerWait("1", "5"))
-	assert.Equal(t, 5*time.Second, headerWait("0", "5"))
-	assert.Equal(t, 5*time.Second, headerWait("", "5"))
-	assert.Equal(t, 5*time.Second, headerWait("inf", "5"), "no number")
-	assert.Equal(t, time.Duration(1), headerWait("0.0000011", "5"))
-	assert.Zero(t, headerWait("", ""))
 }
 
 // A type is looked at once, by whoever comes first, and its values often.

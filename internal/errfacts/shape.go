@@ -18,10 +18,17 @@ import (
 // type, because looking for methods and fields by name takes much longer than
 // asking them.
 type shape struct {
-	facts []func(error) Fact          // in this order, until one knows something
-	safe  []func(error) bool          // whether it was surely not sent
-	retry []func(error) int           // 1: may be repeated; -1: must not
-	waits []func(error) time.Duration // in this order, until one is positive
+	joins   bool                        // it has many children
+	asides  bool                        // it says more than a fact
+	answer  bool                        // it has bodies or details
+	codes   []func(error) string        // the provider's own code
+	facts   []func(error) Fact          // in this order, until one knows something
+	safe    []func(error) bool          // whether it was surely not sent
+	retry   []func(error) int           // 1: may be repeated; -1: must not
+	waits   []func(error) time.Duration // in this order, until one is positive
+	headers []func(error) Header        // the header of the answer
+	bodies  []func(error) string        // its body, or the JSON of it
+	details []func(error) time.Duration // the wait in the details of gRPC, which take long to read
 }
 
 // shapes has the shapes by reflect.Type: as many as a program has types of errors.
@@ -38,16 +45,21 @@ func shapeOf(node error) *shape {
 }
 
 func newShape(node error, t reflect.Type) *shape {
-	s := &shape{}
-	name := ownCode(node, t)
+	s := &shape{joins: t.Implements(reflect.TypeFor[interface{ Unwrap() []error }]())}
+	s.codeFields(t)
 	s.knownType(node, t)
-	s.statusMethods(node, t, name)
+	s.statusMethods(t)
 	s.otherMethods(t)
-	s.fields(t, name)
+	s.statusFields(t)
 	if t.Implements(reflect.TypeFor[interface{ Is(error) bool }]()) {
 		s.facts = append(s.facts, ofIs)
 	}
-	s.asides(t)
+	s.asideMethods(t)
+	s.waitFields(t)
+	s.headerFields(t)
+	s.bodyFields(t)
+	s.asides = len(s.safe)+len(s.retry)+len(s.waits)+len(s.headers) > 0
+	s.answer = len(s.bodies)+len(s.details) > 0
 	return s
 }
 
@@ -84,11 +96,19 @@ func (s *shape) knownType(node error, t reflect.Type) {
 	switch node.(type) {
 	case syscall.Errno:
 		add(ofErrno)
-	case *json.SyntaxError, *json.UnmarshalTypeError:
+	case *json.SyntaxError:
+		add(ofSyntaxError)
+	case *json.UnmarshalTypeError:
 		add(fixed(Fact{Class: JSON}))
 	case *fs.PathError:
 		add(ofPathError)
 	}
+	s.knownName(t)
+}
+
+// knownName knows the types whose packages are not imported, by their names.
+func (s *shape) knownName(t reflect.Type) {
+	add := func(ask func(error) Fact) { s.facts = append(s.facts, ask) }
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -126,10 +146,22 @@ func (s *shape) knownType(node error, t reflect.Type) {
 		switch {
 		case strings.HasPrefix(name, "crypto/x509."), strings.HasPrefix(name, "crypto/tls."):
 			add(fixed(Fact{Class: TLS}))
-		case t.Name() == "URLElicitationRequiredError": // mcp-go
+		case t.Name() == "URLElicitationRequiredError", // mcp-go
+			t.Name() == "toolInterruptError", t.Name() == "ToolInterruptError": // genkit
 			add(fixed(Fact{Class: JSONRPC, Code: -32042}))
+		case t.Name() == "MissingRequiredClientCapabilityError", t.Name() == "UnsupportedProtocolVersionError": // mcp-go
+			add(fixed(Fact{Class: JSONRPC, Code: -32022}))
 		}
 	}
+}
+
+// ofSyntaxError tells a page from other text that is no JSON: no model writes a
+// page for arguments.
+func ofSyntaxError(node error) Fact {
+	if strings.HasPrefix(node.Error(), "invalid character '<'") {
+		return Fact{Class: Nonsense}
+	}
+	return Fact{Class: JSON}
 }
 
 // ofErrno knows what the methods of an Errno do not tell.
@@ -167,35 +199,6 @@ func ofPathError(node error) Fact {
 	return Fact{Class: NotExecutable}
 }
 
-// exactTexts are errors of packages that are too large to import for one
-// variable. The whole text has to match.
-var exactTexts = map[string]Fact{
-	"sql: no rows in result set":                      {Class: NoRows},
-	"no rows in result set":                           {Class: NoRows}, // pgx
-	"redis: nil":                                      {Class: NoRows},
-	"driver: bad connection":                          {Class: BadConn},
-	"sql: connection is already closed":               {Class: Broken},
-	"use of closed network connection":                {Class: Broken},
-	"invalid connection":                              {Class: Broken}, // go-sql-driver/mysql
-	"executable file not found in $PATH":              {Class: NotExecutable},
-	"executable file not found in %PATH%":             {Class: NotExecutable},
-	"http: server gave HTTP response to HTTPS client": {Class: TLS},
-	"http: server closed idle connection":             {Class: Broken},
-	"http2: client connection lost":                   {Class: Stream},
-	"method not found":                                {Class: JSONRPC, Code: -32601}, // mcp-go, as the next
-	"invalid params":                                  {Class: JSONRPC, Code: -32602},
-	"invalid request":                                 {Class: JSONRPC, Code: -32600},
-	"resource not found":                              {Class: JSONRPC, Code: -32002},
-	"circuit breaker is open":                         {Class: OpenBreaker}, // gobreaker
-	"circuit breaker open":                            {Class: OpenBreaker}, // failsafe-go
-	"circuit open":                                    {Class: OpenBreaker},
-	"breaker open":                                    {Class: OpenBreaker},
-	"hystrix: circuit open":                           {Class: OpenBreaker},
-}
-
-// maxExact is longer than any of them.
-const maxExact = 64
-
 func ofPlain(node error) Fact {
 	switch node {
 	case context.Canceled:
@@ -232,111 +235,6 @@ func ofIs(node error) Fact {
 		}
 	}
 	return Fact{}
-}
-
-// statusMethods are the methods that tell a status or code.
-func (s *shape) statusMethods(node error, t reflect.Type, name func(error) string) {
-	can(&s.facts, t, func(e interface{ ErrorCode() string }) Fact {
-		if throttles[e.ErrorCode()] {
-			return Fact{Class: Throttled}
-		}
-		return Fact{}
-	})
-	can(&s.facts, t, func(e interface {
-		error
-		HTTPStatusCode() int
-	}) Fact {
-		return httpFact(e.HTTPStatusCode(), e, name)
-	})
-	can(&s.facts, t, func(e interface {
-		error
-		HTTPCode() int
-	}) Fact {
-		return httpFact(e.HTTPCode(), e, name)
-	})
-	can(&s.facts, t, func(e interface {
-		error
-		StatusCode() int
-	}) Fact {
-		return httpFact(e.StatusCode(), e, name)
-	})
-	can(&s.facts, t, func(e interface{ SQLState() string }) Fact {
-		if state := e.SQLState(); len(state) == 5 {
-			return Fact{Class: SQLState, Name: state}
-		}
-		return Fact{}
-	})
-	v := reflect.ValueOf(node)
-	if m := v.MethodByName("GRPCStatus"); isGetter(m) && m.Type().Out(0).Kind() == reflect.Pointer &&
-		returnsCode(reflect.Zero(m.Type().Out(0)).MethodByName("Code")) {
-		s.facts = append(s.facts, func(node error) Fact {
-			status := reflect.ValueOf(node).MethodByName("GRPCStatus").Call(nil)[0]
-			return grpcFact(status.MethodByName("Code"))
-		})
-	}
-	if returnsCode(v.MethodByName("Code")) {
-		s.facts = append(s.facts, func(node error) Fact { return grpcFact(reflect.ValueOf(node).MethodByName("Code")) })
-	}
-}
-
-func isGetter(m reflect.Value) bool {
-	return m.IsValid() && m.Type().NumIn() == 0 && m.Type().NumOut() == 1
-}
-
-// returnsCode reports whether a method is func() Code, as gRPC and connect have
-// it: their number types have this name in common.
-func returnsCode(m reflect.Value) bool {
-	return isGetter(m) && m.Type().Out(0).Kind() == reflect.Uint32 && m.Type().Out(0).Name() == "Code"
-}
-
-func grpcFact(code reflect.Value) Fact {
-	if c := code.Call(nil)[0].Uint(); c > 0 && c <= 16 {
-		return Fact{Class: GRPC, Code: int(c)}
-	}
-	return Fact{}
-}
-
-// throttles are the codes by which AWS services say: too fast. They come with
-// statuses of all kinds, 400 among them.
-var throttles = map[string]bool{
-	"Throttling": true, "ThrottlingException": true, "ThrottledException": true,
-	"RequestThrottled": true, "RequestThrottledException": true, "TooManyRequestsException": true,
-	"ProvisionedThroughputExceededException": true, "TransactionInProgressException": true,
-	"RequestLimitExceeded": true, "BandwidthLimitExceeded": true, "LimitExceededException": true,
-	"SlowDown": true, "PriorRequestNotComplete": true, "EC2ThrottledException": true,
-}
-
-// httpFact is a status of 300 to 599.
-func httpFact(status int, node error, name func(error) string) Fact {
-	if status < 300 || status > 599 {
-		return Fact{}
-	}
-	f := Fact{Class: HTTP, Code: status}
-	if status == 429 && name != nil {
-		f.Name = try(name, node)
-	}
-	return f
-}
-
-// ownCode returns how to ask for the provider's own code: with a status of 429
-// it tells a full pipe from an empty purse. nil if the type has none.
-func ownCode(node error, t reflect.Type) func(error) string {
-	if m := reflect.ValueOf(node).MethodByName("ErrorCode"); isGetter(m) && m.Type().Out(0).Kind() == reflect.String {
-		return func(node error) string { return reflect.ValueOf(node).MethodByName("ErrorCode").Call(nil)[0].String() }
-	}
-	p, typ := findPath(t, "Code")
-	if p == nil || typ.Kind() != reflect.String && typ.Kind() != reflect.Interface {
-		return nil
-	}
-	return at(p, func(v reflect.Value, _ error) string {
-		if v.Kind() == reflect.Interface {
-			v = v.Elem()
-		}
-		if v.Kind() != reflect.String {
-			return ""
-		}
-		return v.String()
-	})
 }
 
 func (s *shape) otherMethods(t reflect.Type) {
@@ -380,44 +278,8 @@ func (s *shape) otherMethods(t reflect.Type) {
 	can(&s.facts, t, func(e interface{ CanceledError() bool }) Fact { return when(Canceled, e.CanceledError()) })
 }
 
-// fields are the few names under which well-known SDKs keep a status or code.
-func (s *shape) fields(t reflect.Type, name func(error) string) {
-	status := func(names ...string) {
-		if p, typ := findPath(t, names...); p != nil && isInt(typ) {
-			s.facts = append(s.facts, at(p, func(v reflect.Value, node error) Fact {
-				return httpFact(int(v.Int()), node, name)
-			}))
-		}
-	}
-	status("StatusCode")
-	status("HTTPStatusCode")
-	if p, typ := findPath(t, "Code"); p != nil && isInt(typ) {
-		s.facts = append(s.facts, at(p, func(v reflect.Value, node error) Fact {
-			switch code := v.Int(); {
-			case code >= -32800 && code <= -32000, code == 32600: // the reserved codes, cancelled, and session lost as Python says it
-				return Fact{Class: JSONRPC, Code: int(code)}
-			case typ.Kind() == reflect.Int:
-				return httpFact(int(code), node, name)
-			}
-			return Fact{}
-		}))
-	}
-	status("ErrStatus", "Code") // k8s
-	status("Response", "StatusCode")
-	if p, typ := findPath(t, "Number"); p != nil && typ.Kind() == reflect.Uint16 {
-		s.facts = append(s.facts, at(p, func(v reflect.Value, _ error) Fact {
-			if number := int(v.Uint()); number >= 1000 { // as all errors of MySQL are
-				return Fact{Class: MySQL, Code: number}
-			}
-			return Fact{}
-		}))
-	}
-}
-
-func isInt(t reflect.Type) bool { return t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64 }
-
-// asides are what an error says beside its main fact.
-func (s *shape) asides(t reflect.Type) {
+// asideMethods are what an error says beside its main fact.
+func (s *shape) asideMethods(t reflect.Type) {
 	can(&s.safe, t, func(e interface{ SafeToRetry() bool }) bool { return e.SafeToRetry() })
 
 	said := func(yes bool) int {
@@ -430,48 +292,4 @@ func (s *shape) asides(t reflect.Type) {
 	can(&s.retry, t, func(e interface{ RetryableError() bool }) int { return said(e.RetryableError()) })
 	can(&s.retry, t, func(e interface{ IsRetryable() bool }) int { return said(e.IsRetryable()) })
 
-	can(&s.waits, t, func(e interface{ GetRetryAfter() time.Duration }) time.Duration { return e.GetRetryAfter() })
-	can(&s.waits, t, func(e interface{ RetryAfter() time.Duration }) time.Duration { return e.RetryAfter() })
-	duration := reflect.TypeFor[time.Duration]()
-	if p, typ := findPath(t, "RetryAfter"); p != nil && (typ == duration || typ == reflect.PointerTo(duration)) {
-		s.waits = append(s.waits, at(p, func(v reflect.Value, _ error) time.Duration {
-			if v = reflect.Indirect(v); !v.IsValid() {
-				return 0
-			}
-			return time.Duration(v.Int())
-		}))
-	}
-	if p, typ := findPath(t, "ErrStatus", "Details", "RetryAfterSeconds"); p != nil && isInt(typ) { // k8s
-		s.waits = append(s.waits, at(p, func(v reflect.Value, _ error) time.Duration { return seconds(float64(v.Int())) }))
-	}
-	for _, names := range [...][]string{
-		{"Header"}, {"Response", "Header"}, {"RawResponse", "Header"}, {"ResponseHeaders"},
-	} {
-		p, typ := findPath(t, names...)
-		switch {
-		case p == nil:
-		case typ.ConvertibleTo(headerType):
-			s.waits = append(s.waits, at(p, func(v reflect.Value, _ error) time.Duration {
-				header := v.Convert(headerType).Interface().(map[string][]string)
-				return headerWait(first(header["Retry-After-Ms"]), first(header["Retry-After"]))
-			}))
-		case typ == flatHeaderType: // fantasy: with keys in lower case
-			s.waits = append(s.waits, at(p, func(v reflect.Value, _ error) time.Duration {
-				header := v.Interface().(map[string]string)
-				return headerWait(header["retry-after-ms"], header["retry-after"])
-			}))
-		}
-	}
-}
-
-var (
-	headerType     = reflect.TypeFor[map[string][]string]()
-	flatHeaderType = reflect.TypeFor[map[string]string]()
-)
-
-func first(values []string) string {
-	if len(values) == 0 {
-		return ""
-	}
-	return values[0]
 }

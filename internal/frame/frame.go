@@ -34,6 +34,9 @@ type Attempt struct {
 	Tool *string
 	// Owner tells the registries of two attempts apart; nil if nothing is kept.
 	Owner any
+	// Notes is the last note that a lower layer left of the attempt. It has a type of
+	// its user's; nil means that there is none.
+	Notes atomic.Value
 
 	// acting counts the runs inside the attempt that may have changed something: Act
 	// adds one before such a run, Unact takes it back if the run surely did not reach
@@ -57,13 +60,20 @@ func Enter[Info any](ctx context.Context, o *Options[Info], tool *string, owner 
 type key struct{}
 
 // Value returns f itself for the key of this package, so one lookup finds the nearest
-// frame.
+// frame, and the notes of an attempt for NotesKey.
 func (f *Frame[Info]) Value(k any) any {
-	if k == (key{}) {
+	switch {
+	case k == (key{}):
 		return f
+	case k == (NotesKey{}) && f.Attempt != nil:
+		return &f.Attempt.Notes
 	}
 	return f.Context.Value(k)
 }
+
+// NotesKey is the key under which a context has the Notes of its attempt, an
+// *atomic.Value.
+type NotesKey struct{}
 
 // Of returns the nearest frame of ctx; nil if there is none.
 func Of[Info any](ctx context.Context) *Frame[Info] {

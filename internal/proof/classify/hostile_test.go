@@ -175,7 +175,7 @@ func TestClassify_HostileErrorDoesNotReachRules(t *testing.T) {
 	assert.Equal(t, "failure unknown", verdictText(rules.Classify(t.Context(), self)))
 	assert.False(t, asked, "errors.As in a rule would not return")
 	assert.Equal(t, "neutral canceled", verdictText(toolhealth.Classify(canceledContext(t, nil), self)))
-	assert.Equal(t, "neutral refused unsent", verdictText(toolhealth.Classify(t.Context(), errors.Join(toolhealth.ErrRefused, self))))
+	assert.Equal(t, "neutral refused", verdictText(toolhealth.Classify(t.Context(), errors.Join(toolhealth.ErrRefused, self))))
 	v, known := toolhealth.RuleFor(func(*cyclic) toolhealth.Verdict { return toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected} })(self)
 	assert.True(t, known)
 	assert.Equal(t, toolhealth.OutcomeRejected, v.Outcome)

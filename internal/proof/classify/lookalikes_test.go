@@ -287,3 +287,10 @@ func (e h2StreamLike) As(target any) bool {
 	to.Set(reflect.ValueOf(e).Convert(to.Type()))
 	return true
 }
+
+type pgxErrorLike struct {
+	pgxSafeLike
+	err error
+}
+
+func (e pgxErrorLike) Unwrap() error { return e.err }

@@ -94,12 +94,12 @@ func TestClassify_Rule2_RefusalIsNeutral(t *testing.T) {
 		"described as worse": toolhealth.WithVerdict(refusal, toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure}),
 		"after a nil error":  errors.Join((*toolhealth.Refusal)(nil), (*toolhealth.ToolError)(nil), refusal),
 	} {
-		assert.Equal(t, "neutral refused unsent 3s", verdictText(toolhealth.Classify(t.Context(), err)), name)
+		assert.Equal(t, "neutral refused 3s", verdictText(toolhealth.Classify(t.Context(), err)), name)
 	}
 	rules := toolhealth.ErrorRules{Own: []toolhealth.Rule{func(error) (toolhealth.Verdict, bool) { return toolhealth.Verdict{}, true }}}
-	assert.Equal(t, "neutral refused unsent 3s", verdictText(rules.Classify(t.Context(), refusal)))
-	assert.Equal(t, "neutral refused unsent", verdictText(toolhealth.Classify(t.Context(), &toolhealth.Refusal{RetryAfter: -time.Second})))
-	assert.Equal(t, "neutral refused unsent 3s", verdictText(toolhealth.Classify(expiredContext(t), refusal)))
+	assert.Equal(t, "neutral refused 3s", verdictText(rules.Classify(t.Context(), refusal)))
+	assert.Equal(t, "neutral refused", verdictText(toolhealth.Classify(t.Context(), &toolhealth.Refusal{RetryAfter: -time.Second})))
+	assert.Equal(t, "neutral refused 3s", verdictText(toolhealth.Classify(expiredContext(t), refusal)))
 }
 
 func TestClassify_Rule2_CallThatRanIsJudgedByItsTool(t *testing.T) {
@@ -143,9 +143,9 @@ func TestClassify_Rule3_OwnRulesDecideInOrder(t *testing.T) {
 	rules := toolhealth.ErrorRules{Own: []toolhealth.Rule{
 		func(error) (toolhealth.Verdict, bool) { panic("a rule with a mistake is passed over") },
 		toolhealth.NeutralRule(toolhealth.KindDenied, func(err error) bool { return errors.Is(err, interrupt) }),
-		toolhealth.RuleFor(func(e genaiLike) toolhealth.Verdict { return toolhealth.ClassifyHTTPStatus(e.Code+100, "") }),
+		toolhealth.RuleFor(func(e genaiLike) toolhealth.Verdict { return toolhealth.ClassifyHTTP(e.Code+100, nil) }),
 		toolhealth.RuleFor(func(e *openaiLike) toolhealth.Verdict {
-			return toolhealth.ClassifyHTTPStatus(200, e.Response.Header.Get("x"))
+			return toolhealth.ClassifyHTTP(200, e.Response.Header)
 		}),
 		toolhealth.RuleFor(func(net.Error) toolhealth.Verdict { return toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected} }),
 	}}
@@ -252,13 +252,13 @@ func TestClassify_Rule6_GuardTimeoutComesBeforeError(t *testing.T) {
 func TestClassify_Rule7_MostTellingFactCounts(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
-		"failure connection retry unsent":   errors.Join(&openaiLike{StatusCode: 404}, dialError(io.EOF)),
+		"failure connection retry":          errors.Join(&openaiLike{StatusCode: 404}, dialError(io.EOF)),
+		"failure connection retry unsent":   errors.Join(fmt.Errorf("a: %w", dialError(io.EOF)), dialError(errors.New("b"))),
 		"neutral not_dispatched retry":      errors.Join(&openaiLike{StatusCode: 404}, dialError(syscall.EMFILE)),
 		"failure timeout retry":             errors.Join(&openaiLike{StatusCode: 404}, context.DeadlineExceeded),
 		"rejected not_found":                errors.Join(io.EOF, &openaiLike{StatusCode: 404}, context.Canceled, errors.New("?")),
-		"failure server_error retry unsent": errors.Join(&openaiLike{StatusCode: 503}, pgxSafeLike(true)),
+		"failure server_error retry unsent": errors.Join(pgxSafeLike(true), &smithyLike{status: 503, Err: pgxSafeLike(true)}),
 		"failure server_error":              errors.Join(&openaiLike{StatusCode: 503}, retryableLike(false)),
-		"failure connection retry":          errors.Join(io.EOF, errors.New("circuit breaker is open")),
 		"failure rate_limited retry":        errors.Join(&openaiLike{StatusCode: 429}, httpDead{}),
 		"throttled rate_limited retry 2s":   errors.Join(&jsonrpcLike{Code: -32029}, &slackLimitLike{RetryAfter: 2 * time.Second}),
 		"throttled rate_limited 2s":         errors.Join(retryableLike(false), &googleLike{Code: 429}, &slackLimitLike{RetryAfter: 2 * time.Second}),

@@ -55,8 +55,8 @@ func checkEnum[T ~uint8, P interface {
 }
 
 var kindTexts = []string{
-	"none", "timeout", "server_error", "rate_limited", "connection", "contract", "panic", "invalid_request",
-	"unauthorized", "not_found", "conflict", "canceled", "not_dispatched", "denied", "refused", "unknown",
+	"none", "timeout", "server_error", "rate_limited", "quota_exhausted", "connection", "contract", "panic", "invalid_request",
+	"unauthorized", "not_found", "gone", "conflict", "canceled", "not_dispatched", "denied", "refused", "unknown",
 }
 
 func TestEnum_TextsAreStable(t *testing.T) {

@@ -16,10 +16,10 @@ import (
 // status on the streak, and what the caller does next.
 func TestGuardNext_FollowsAfterCallRule(t *testing.T) {
 	const threshold, maxAttempts = 3, 3
-	const good, stop, again = "good", "stop", "again"
+	const good, stop, spent, again = "good", "stop", "spent", "again"
 	statuses := map[int]string{
 		200: good, 201: good, 204: good, 206: good,
-		400: stop, 401: stop, 402: stop, 403: stop, 404: stop, 405: stop, 406: stop, 407: stop, 409: stop, 410: stop,
+		400: stop, 401: stop, 402: spent, 403: stop, 404: stop, 405: stop, 406: stop, 407: stop, 409: stop, 410: stop,
 		411: stop, 412: stop, 413: stop, 414: stop, 415: stop, 417: stop, 418: stop, 421: stop, 422: stop, 423: stop,
 		424: stop, 426: stop, 428: stop, 431: stop, 451: stop, 499: stop, 501: stop, 505: stop,
 		408: again, 425: again, 429: again, 500: again, 502: again, 503: again, 504: again, 506: again, 507: again,
@@ -40,6 +40,11 @@ func TestGuardNext_FollowsAfterCallRule(t *testing.T) {
 					if !wasOpen {
 						want.Streak = 0
 					}
+				case class == spent:
+					want.Reason = toolhealth.StopNonRetryable
+					if !wasOpen {
+						want.Streak++
+					}
 				case class == stop:
 					want.Reason = toolhealth.StopNonRetryable
 					if !wasOpen {
@@ -59,7 +64,7 @@ func TestGuardNext_FollowsAfterCallRule(t *testing.T) {
 						want.Wait = 100 * time.Millisecond << (attempt - 1)
 					}
 				}
-				got := g.Next("search", attempt, toolhealth.ClassifyHTTPStatus(status, ""))
+				got := g.Next("search", attempt, toolhealth.ClassifyHTTP(status, nil))
 				if want.Reason == toolhealth.StopCircuitOpen {
 					assert.InDelta(t, 30*time.Second, got.Wait, float64(time.Second))
 					got.Wait = 0
@@ -80,14 +85,14 @@ func TestGuardNext_WaitsReasonsAndSideEffects(t *testing.T) {
 		v      toolhealth.Verdict
 		want   toolhealth.Decision
 	}{
-		{"an unexpected redirect is a broken contract", nil, toolhealth.ClassifyHTTPStatus(302, ""), toolhealth.Decision{Reason: toolhealth.StopContractViolation, Streak: 2}},
-		{"a stated wait is the wait", nil, toolhealth.ClassifyHTTPStatus(429, "7"), toolhealth.Decision{Reason: toolhealth.RetryAllowed, Wait: 7 * time.Second, Streak: 1}},
-		{"a stated wait over MaxWait stops", nil, toolhealth.ClassifyHTTPStatus(429, "31"), toolhealth.Decision{Reason: toolhealth.StopRateLimited, Wait: 31 * time.Second, Streak: 1}},
-		{"a stated wait over MaxWait stops after a failure, too", nil, toolhealth.ClassifyHTTPStatus(503, "31"), toolhealth.Decision{Reason: toolhealth.StopRateLimited, Wait: 31 * time.Second, Streak: 2}},
-		{"a back-off over MaxWait stops", func(p *toolhealth.Policy) { p.MaxWait = time.Millisecond }, toolhealth.ClassifyHTTPStatus(503, ""), toolhealth.Decision{Reason: toolhealth.StopRetryExhausted, Streak: 2}},
+		{"an unexpected redirect is a broken contract", nil, toolhealth.ClassifyHTTP(302, nil), toolhealth.Decision{Reason: toolhealth.StopContractViolation, Streak: 2}},
+		{"a stated wait is the wait", nil, toolhealth.ClassifyHTTP(429, map[string][]string{"Retry-After": {"7"}}), toolhealth.Decision{Reason: toolhealth.RetryAllowed, Wait: 7 * time.Second, Streak: 1}},
+		{"a stated wait over MaxWait stops", nil, toolhealth.ClassifyHTTP(429, map[string][]string{"Retry-After": {"31"}}), toolhealth.Decision{Reason: toolhealth.StopRateLimited, Wait: 31 * time.Second, Streak: 1}},
+		{"a stated wait over MaxWait stops after a failure, too", nil, toolhealth.ClassifyHTTP(503, map[string][]string{"Retry-After": {"31"}}), toolhealth.Decision{Reason: toolhealth.StopRateLimited, Wait: 31 * time.Second, Streak: 2}},
+		{"a back-off over MaxWait stops", func(p *toolhealth.Policy) { p.MaxWait = time.Millisecond }, toolhealth.ClassifyHTTP(503, nil), toolhealth.Decision{Reason: toolhealth.StopRetryExhausted, Streak: 2}},
 		{"canceled", nil, toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, Kind: toolhealth.KindCanceled}, toolhealth.Decision{Reason: toolhealth.StopCanceled, Streak: 1}},
-		{"side effects", func(p *toolhealth.Policy) { p.SideEffects = true }, toolhealth.ClassifyHTTPStatus(503, ""), toolhealth.Decision{Reason: toolhealth.StopOutcomeUnknown, Streak: 2}},
-		{"side effects, never sent", func(p *toolhealth.Policy) { p.SideEffects = true }, toolhealth.ClassifyHTTPStatus(425, ""), toolhealth.Decision{Reason: toolhealth.RetryAllowed, Wait: 100 * time.Millisecond, Streak: 2}},
+		{"side effects", func(p *toolhealth.Policy) { p.SideEffects = true }, toolhealth.ClassifyHTTP(503, nil), toolhealth.Decision{Reason: toolhealth.StopOutcomeUnknown, Streak: 2}},
+		{"side effects, never sent", func(p *toolhealth.Policy) { p.SideEffects = true }, toolhealth.ClassifyHTTP(425, nil), toolhealth.Decision{Reason: toolhealth.RetryAllowed, Wait: 100 * time.Millisecond, Streak: 2}},
 		{"a negative wait counts as none", nil, toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Retryable: true, RetryAfter: -time.Hour}, toolhealth.Decision{Reason: toolhealth.RetryAllowed, Wait: 100 * time.Millisecond, Streak: 2}},
 	} {
 		r := toolhealth.NewRegistry()
@@ -106,7 +111,7 @@ func TestGuardNext_IsolatedTool(t *testing.T) {
 	g := guardOn(t, r, nil)
 	failTimes(r, "a", 1)
 	r.Isolate("a", "")
-	d := g.Next("a", 1, toolhealth.ClassifyHTTPStatus(503, ""))
+	d := g.Next("a", 1, toolhealth.ClassifyHTTP(503, nil))
 	assert.Equal(t, toolhealth.StopIsolated, d.Reason, "not circuit_open")
 	assert.Equal(t, 30*time.Second, d.Wait)
 }
@@ -114,14 +119,14 @@ func TestGuardNext_IsolatedTool(t *testing.T) {
 func TestGuardNext_KeepsNothingWithoutRegistry(t *testing.T) {
 	for name, g := range map[string]*toolhealth.Guard{"nil": nil, "zero": {}} {
 		assert.Equal(t, toolhealth.Decision{}, g.Next("a", 1, toolhealth.Verdict{}), name)
-		assert.Equal(t, toolhealth.Decision{Reason: toolhealth.StopRetryExhausted}, g.Next("a", 1, toolhealth.ClassifyHTTPStatus(503, "")), name)
+		assert.Equal(t, toolhealth.Decision{Reason: toolhealth.StopRetryExhausted}, g.Next("a", 1, toolhealth.ClassifyHTTP(503, nil)), name)
 	}
 	g := guardOn(t, nil, nil)
-	assert.Equal(t, toolhealth.RetryAllowed, g.Next("a", 1, toolhealth.ClassifyHTTPStatus(503, "")).Reason)
-	assert.Equal(t, toolhealth.StopRetryExhausted, g.Next("a", 2, toolhealth.ClassifyHTTPStatus(503, "")).Reason)
+	assert.Equal(t, toolhealth.RetryAllowed, g.Next("a", 1, toolhealth.ClassifyHTTP(503, nil)).Reason)
+	assert.Equal(t, toolhealth.StopRetryExhausted, g.Next("a", 2, toolhealth.ClassifyHTTP(503, nil)).Reason)
 
 	unknown := registryWith(t, func(c *toolhealth.Config) { c.RegisteredOnly = true })
-	assert.Equal(t, toolhealth.StopNonRetryable, guardOn(t, unknown, nil).Next("made_up", 1, toolhealth.ClassifyHTTPStatus(404, "")).Reason)
+	assert.Equal(t, toolhealth.StopNonRetryable, guardOn(t, unknown, nil).Next("made_up", 1, toolhealth.ClassifyHTTP(404, nil)).Reason)
 	assert.Zero(t, unknown.Len())
 }
 

@@ -23,6 +23,7 @@ import (
 var documents = []string{
 	"README.md", "CHANGELOG.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md",
 	"examples/gateway/README.md", "internal/proof/README.md", "testdata/scenarios/README.md",
+	"integrations/httphealth/README.md", "internal/bench/README.md",
 }
 
 func readDocument(t *testing.T, name string) string {
@@ -75,6 +76,7 @@ func TestDocuments_CodeIsCompiledAndRun(t *testing.T) {
 	}{
 		{"README.md", []string{"."}, 1, 3},
 		{"examples/gateway/README.md", []string{"examples/gateway"}, 0, 3},
+		{"integrations/httphealth/README.md", []string{"integrations/httphealth"}, 0, 2},
 	} {
 		source := goFiles(t, c.compiled...)
 		programs, pieces := 0, 0

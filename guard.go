@@ -481,7 +481,7 @@ func (c *call) admit(now int64) bool {
 	if c.tries == 0 {
 		refusal := newRefusal(c.tool, n, a)
 		f.Verdict, _ = refusal.refused()
-		f.Err = refusal
+		f.Verdict.NotSent, f.Err = true, refusal // this tool was not called
 	}
 	c.fail(f, true)
 	return false

@@ -235,6 +235,7 @@ type turn struct {
 	counts  *guardStats     // of tool; nil if it is not tracked
 	frame   *callFrame      // the ctx of the attempt; nil before the first
 	told    context.Context // what Start returned for the attempt; the caller's without a Start
+	late    bool            // frame was done before the attempt ended
 	tries   int             // runs of tool
 	ended   int64           // when the last attempt ended
 	last    Verdict         // of the last attempt
@@ -332,10 +333,7 @@ func (c *call) mayReplace() bool {
 func (c *call) take(admitted bool, try func() error) {
 	for admitted {
 		c.once(try)
-		if !c.repeat || c.postpone() {
-			return
-		}
-		admitted = c.again()
+		admitted = c.repeat && c.again()
 	}
 }
 
@@ -349,25 +347,22 @@ func (c *call) again() bool {
 	return admitted
 }
 
-// postpone reports whether a substitute is tried before the primary's next attempt, and
-// notes why: the tool stated a wait of more than a second, or the attempt may not fit
-// the caller's time.
-func (c *call) postpone() bool {
-	stated := c.last.RetryAfter > time.Second
-	left, bounded := c.left()
-	tight := bounded && left-c.wait < time.Duration(c.ended-c.admission.start)
-	if !stated && !tight || !c.substituteIsFree() {
-		return false
-	}
-	reason := StopRetryExhausted
-	if stated {
+// yield puts the primary's next attempt off until the substitutes have been tried, and
+// says why: the tool stated a wait of more than a second, or the attempt may not fit the
+// caller's time. Else it returns RetryAllowed and the wait before the attempt.
+func (c *call) yield() (StopReason, time.Duration) {
+	reason := RetryAllowed
+	if c.last.RetryAfter > time.Second {
 		reason = StopRateLimited
+	} else if left, bounded := c.left(); bounded && left-c.wait < time.Duration(c.ended-c.admission.start) {
+		reason = StopRetryExhausted
+	}
+	if reason == RetryAllowed || !c.substituteIsFree() {
+		return RetryAllowed, c.wait
 	}
 	c.returnToken(c.counts)
-	c.ended, c.repeat = max(c.now(), c.ended), false
-	c.fail(Candidate{Tool: c.tool, Reason: reason, Verdict: c.last, RetryAfter: max(c.last.RetryAfter, 0), Err: c.lastErr}, true)
-	c.postponed = true
-	return true
+	c.repeat, c.postponed = false, true
+	return reason, max(c.last.RetryAfter, 0)
 }
 
 // substituteIsFree reports whether a substitute may serve, and would be admitted now.
@@ -383,14 +378,11 @@ func (c *call) substituteIsFree() bool {
 	return false
 }
 
-// resume makes the primary's postponed attempts, if what is left of the wait fits.
+// resume makes the primary's postponed attempt, when its wait is over. It fits the
+// caller's time, as it did before.
 func (c *call) resume(try func() error) {
 	c.wait = max(c.wait-time.Duration(c.now()-c.ended), 0)
-	if left, bounded := c.left(); bounded && left <= c.wait {
-		return
-	}
-	if c.token = c.token && c.counts != nil; c.token && !c.policy.takeToken(c.counts, c.now()) {
-		c.token = false
+	if c.token && !c.policy.takeToken(c.counts, c.now()) {
 		c.failures[0].Reason = StopRetryBudgetExhausted
 		return
 	}
@@ -407,20 +399,19 @@ func (c *call) left() (time.Duration, bool) {
 // once makes one attempt and reports how it went, also if the tool function ends the
 // goroutine, or a method of the caller's ctx panics.
 func (c *call) once(try func() error) {
-	var cancel context.CancelFunc
 	err := errGoexit
-	defer func() {
-		if cancel != nil {
-			defer cancel()
-		}
-		c.done(err)
-	}()
+	defer func() { c.done(err) }()
 	c.tell()
-	if c.sideEffects() {
+	inside := c.sideEffects() && c.caller != nil
+	if inside {
 		c.caller.Act()
 	}
-	cancel = c.enter()
-	defer c.frame.Attempt.End()
+	cancel := c.enter()
+	defer c.leave(cancel)
+	if inside && c.ctx.Err() != nil { // the outer attempt may have ended, and seen nothing of this run
+		err = c.ctx.Err()
+		return
+	}
 	err = try()
 }
 
@@ -506,16 +497,9 @@ func (c *call) count(admitted bool) {
 	}
 }
 
-// enter makes the ctx of the attempt, which ends with the attempt, and returns its
-// cancel.
+// enter makes the ctx of the attempt and returns what ends it.
 func (c *call) enter() context.CancelFunc {
-	var ctx context.Context
-	var cancel context.CancelFunc
-	if c.policy.Timeout > 0 {
-		ctx, cancel = context.WithTimeout(c.told, c.policy.Timeout)
-	} else {
-		ctx, cancel = context.WithCancel(c.told)
-	}
+	c.late = false
 	var options *askedOf
 	if c.caller != nil {
 		options = c.caller.Options
@@ -527,8 +511,17 @@ func (c *call) enter() context.CancelFunc {
 		tool := c.tool
 		name = &tool
 	}
-	c.frame = frame.Enter(ctx, options, name, c.registry)
+	var cancel context.CancelFunc
+	c.frame, cancel = frame.Enter(c.told, c.policy.Timeout, options, name, c.registry)
 	return cancel
+}
+
+// leave ends the ctx of the attempt. That comes before the attempt is judged, so that no
+// run of a tool with side effects begins inside of it unseen.
+func (c *call) leave(cancel context.CancelFunc) {
+	c.late = c.frame.Err() != nil
+	c.frame.Attempt.End()
+	cancel()
 }
 
 // done reports the end of an attempt and decides how to go on.
@@ -557,7 +550,9 @@ func (c *call) done(err error) {
 	c.failed = c.failed || c.last.Outcome == OutcomeFailure && !c.last.NotSent
 	if reason == RetryAllowed {
 		c.repeat, c.wait = true, wait
-	} else {
+		reason, wait = c.yield()
+	}
+	if !c.repeat {
 		c.fail(Candidate{Tool: c.tool, Reason: reason, Verdict: c.last, RetryAfter: wait, Err: err}, c.replaceable(reason))
 	}
 	c.observe(reason, wait)
@@ -583,7 +578,7 @@ func (c *call) classify(err error) {
 			c.report(c.registry, c.last, c.ended)
 		}
 	}()
-	if c.frame != nil && c.frame.Err() != nil && c.ctx.Err() == nil {
+	if c.late && c.ctx.Err() == nil {
 		err = &attemptTimeoutError{err}
 	}
 	ctx := c.ctx
@@ -615,7 +610,11 @@ func (c *call) judge() (StopReason, time.Duration) {
 	case StopCircuitOpen, StopIsolated:
 		return reason, wait
 	case RetryAllowed:
-		return c.plan()
+		reason, wait := c.plan()
+		if pending && reason != RetryAllowed {
+			reason = StopOutcomeUnknown
+		}
+		return reason, wait
 	case StopCanceled:
 		c.canceled = c.ctx.Err()
 		return reason, 0
@@ -717,7 +716,7 @@ func (c *call) cancel(err, last error) {
 // fail notes that a candidate is out. replace says whether another may step in.
 func (c *call) fail(f Candidate, replace bool) {
 	f.Kind = f.Verdict.Kind
-	if c.postponed && !c.substitute {
+	if f.Tool == c.requested && len(c.failures) > 0 { // the primary's next attempt was put off, and now it is out
 		c.failures[0] = f
 	} else {
 		c.failures = append(c.failures, f)
@@ -752,6 +751,9 @@ func (c *call) end() *ToolError {
 		info.Requested, info.Attempts = c.requested, c.attempts
 		if e == nil {
 			info.Served, info.Skipped = c.tool, c.failures
+			if len(c.failures) > 0 && !c.substitute { // the primary served after all
+				info.Skipped = c.failures[1:]
+			}
 		} else {
 			info.Reason = e.Reason
 		}

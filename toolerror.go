@@ -32,7 +32,7 @@ type Candidate struct {
 type ToolError struct {
 	Tool string // the tool that was asked for
 	// Reason is why the call ended: the primary's reason, unless a substitute may have
-	// acted or the caller gave up.
+	// acted, or the caller gave up or ran out of time.
 	Reason     StopReason
 	Kind       Kind          // that of Verdict; KindRefused if no tool ran
 	Verdict    Verdict       // of the candidate whose reason Reason is
@@ -75,12 +75,16 @@ func (e *ToolError) Details() string {
 	return text
 }
 
-// decisive returns the candidate whose reason is that of the call: the primary, unless
-// a later one has canceled the call or may have acted. It is nil without candidates.
+// decisive returns the candidate whose reason is that of the call: the primary, unless a
+// later one was canceled, ran out of time or may have acted. It is nil without candidates.
 func (e *ToolError) decisive() (d *Candidate) {
 	for i := range e.Candidates {
 		f := &e.Candidates[i]
-		if d == nil || f.Reason == StopCanceled || f.Reason == StopOutcomeUnknown {
+		if d == nil {
+			d = f
+		}
+		switch f.Reason {
+		case StopCanceled, StopTimeout, StopOutcomeUnknown:
 			d = f
 		}
 	}

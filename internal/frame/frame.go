@@ -4,8 +4,10 @@
 package frame
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
+	"time"
 )
 
 // Frame is one such context. Its fields never change once it is made: a tool function
@@ -46,15 +48,39 @@ type Attempt struct {
 	ended atomic.Bool
 }
 
-// Enter returns the ctx of an attempt whose caller has these options.
-func Enter[Info any](ctx context.Context, o *Options[Info], tool *string, owner any) *Frame[Info] {
+// Enter returns the ctx of an attempt whose caller has this ctx and these options, and
+// what ends it. A timeout of zero or less means none.
+func Enter[Info any](ctx context.Context, timeout time.Duration, o *Options[Info], tool *string, owner any) (*Frame[Info], context.CancelFunc) {
 	made := new(struct {
 		frame   Frame[Info]
 		attempt Attempt
+		outer   outer
 	})
+	made.outer.Context = ctx
 	made.attempt.Tool, made.attempt.Owner = tool, owner
-	made.frame = Frame[Info]{Context: ctx, Options: o, Attempt: &made.attempt}
-	return &made.frame
+	made.frame = Frame[Info]{Options: o, Attempt: &made.attempt}
+	var cancel context.CancelFunc
+	if timeout > 0 {
+		made.frame.Context, cancel = context.WithTimeout(&made.outer, timeout)
+	} else {
+		made.frame.Context, cancel = context.WithCancel(&made.outer)
+	}
+	return &made.frame, cancel
+}
+
+// outer is the caller's ctx. Package context panics, on a goroutine of its own, if the
+// Done of a context is closed while its Err says nothing, as that of a user may be.
+type outer struct{ context.Context }
+
+// Err is never nil once Done is closed.
+func (c *outer) Err() error {
+	err := c.Context.Err()
+	select {
+	case <-c.Done():
+		return cmp.Or(err, c.Context.Err(), context.Canceled)
+	default:
+		return err
+	}
 }
 
 type key struct{}

@@ -3,6 +3,8 @@ package frame
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -11,7 +13,9 @@ type report struct{}
 
 // attempt returns the ctx of an attempt of the tool.
 func attempt(ctx context.Context, tool string, owner any) *Frame[report] {
-	return Enter[report](ctx, nil, &tool, owner)
+	f, cancel := Enter[report](ctx, 0, nil, &tool, owner)
+	context.AfterFunc(ctx, cancel) // a test ends no attempt, and vet wants every cancel to be used
+	return f
 }
 
 func TestFrame_NilHasNoOptionsAndNoAttempt(t *testing.T) {
@@ -42,7 +46,9 @@ func TestNoProbe_IsFoundInEveryFrameInside(t *testing.T) {
 	ctx := &Frame[report]{Context: t.Context(), Options: asked}
 	assert.True(t, NoProbe(ctx))
 	tool := "a"
-	assert.True(t, NoProbe(Enter(ctx, asked, &tool, nil)), "an attempt has the options of its caller")
+	f, cancel := Enter(ctx, 0, asked, &tool, nil)
+	defer cancel()
+	assert.True(t, NoProbe(f), "an attempt has the options of its caller")
 	assert.True(t, NoProbe(context.WithoutCancel(ctx)), "through another ctx")
 }
 
@@ -93,6 +99,39 @@ func TestFrame_CallInsideAttemptDoesNotReportOutside(t *testing.T) {
 	asked := &Frame[report]{Context: t.Context(), Options: o}
 	assert.Equal(t, *o, asked.Ask())
 	tool := "a"
-	assert.Equal(t, Options[report]{NoFallback: true, NoProbe: true}, Enter(asked, o, &tool, nil).Ask())
+	f, cancel := Enter(asked, 0, o, &tool, nil)
+	defer cancel()
+	assert.Equal(t, Options[report]{NoFallback: true, NoProbe: true}, f.Ask())
 	assert.Same(t, o.Info, asked.Ask().Info, "the options of the caller have not changed")
+}
+
+// closedContext is a context of a user that is done before its Err says so.
+type closedContext struct{ context.Context }
+
+func (closedContext) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func TestFrame_ContextDoneBeforeItsErrIsCanceled(t *testing.T) {
+	for _, timeout := range []time.Duration{0, time.Hour} {
+		tool := "a"
+		f, cancel := Enter[report](closedContext{t.Context()}, timeout, nil, &tool, nil)
+		assert.ErrorIs(t, f.Err(), context.Canceled)
+		cancel()
+	}
+}
+
+func TestFrame_EndsAsItsCallersContextDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		outer := attempt(ctx, "a", nil)
+		inner := attempt(outer, "b", nil)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, context.DeadlineExceeded, outer.Err())
+		assert.Equal(t, context.DeadlineExceeded, inner.Err())
+	})
 }

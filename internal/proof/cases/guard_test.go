@@ -553,3 +553,116 @@ func TestC139_FailedCallTellsModelWhatToDo(t *testing.T) {
 	assert.Equal(t, "tool_unavailable:circuit_open", told["reason"])
 	assert.Equal(t, 30.0, told["retry_after_seconds"])
 }
+
+// Fifty calls are in flight when the tool asks each of them to wait for five seconds.
+func TestC163_CallersWithOneStatedWaitDoNotReturnTogether(t *testing.T) {
+	for _, budget := range []int{0, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			guard := caseGuard(t, &toolhealth.Gate{Registry: caseRegistry(t, nil)}, func(c *toolhealth.GuardConfig) {
+				c.Default.Jitter, c.Default.RetryBudget = 1, budget
+			})
+			began := time.Now()
+			returned, ok := returnAfterThrottle(t, guard, 50)
+			assert.Equal(t, 50, ok, "C194: a wait that the tool stated costs no token")
+			at := map[time.Duration]int{}
+			for _, when := range returned {
+				after := when.Sub(began) - time.Second // since the answers
+				at[after]++
+				assert.GreaterOrEqual(t, after, 5*time.Second)
+				assert.LessOrEqual(t, after, 5*time.Second+100*time.Millisecond)
+			}
+			assert.Greater(t, len(at), 40, "moments at which one of 50 callers comes back")
+		})
+	}
+}
+
+// returnAfterThrottle makes so many calls at once, each of which is throttled for five
+// seconds in its first attempt. It returns when the second ones began, and how many
+// calls had an answer.
+func returnAfterThrottle(t *testing.T, guard *toolhealth.Guard, calls int) (returned []time.Time, ok int) {
+	t.Helper()
+	var mu sync.Mutex
+	var callers sync.WaitGroup
+	for range calls {
+		callers.Go(func() {
+			runs := 0
+			_, err := toolhealth.Call(t.Context(), guard, "search", func(context.Context, string) (string, error) {
+				if runs++; runs == 1 {
+					time.Sleep(time.Second) // until all calls are in flight
+					return "", &scenario.StatusError{StatusCode: 429, Header: http.Header{"Retry-After": {"5"}}}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				returned = append(returned, time.Now())
+				return "", nil
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				ok++
+			}
+		})
+	}
+	callers.Wait()
+	return returned, ok
+}
+
+// The host's own timer cancels each call after 45 seconds. Its cause says that time was
+// up, and the classifier reads the cause.
+func TestC183_HostsTimerEndsCallAsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := caseRegistry(t, nil)
+		gate := &toolhealth.Gate{Registry: r, Classify: func(ctx context.Context, err error) toolhealth.Verdict {
+			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+				return toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindTimeout}
+			}
+			return toolhealth.Classify(ctx, err)
+		}}
+		guard := caseGuard(t, gate, nil)
+		ran := 0
+		for range 20 {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			timer := time.AfterFunc(45*time.Second, func() { cancel(context.DeadlineExceeded) })
+			_, err := toolhealth.Call(ctx, guard, "search", func(ctx context.Context, _ string) (string, error) {
+				ran++
+				<-ctx.Done()
+				return "", ctx.Err()
+			})
+			timer.Stop()
+			cancel(nil)
+			failure, is := errors.AsType[*toolhealth.ToolError](err)
+			require.True(t, is)
+			if failure.Attempts > 0 {
+				assert.Equal(t, toolhealth.StopTimeout, failure.Reason)
+				assert.ErrorIs(t, err, context.Canceled)
+			}
+		}
+		h := caseHealth(t, r, "search")
+		assert.LessOrEqual(t, ran, 5, "the breaker opens")
+		assert.EqualValues(t, ran, h.Failures)
+		assert.Zero(t, h.Neutral)
+	})
+}
+
+// The tool that moves money is probed by a look at the balance, not by a payment.
+func TestC187_PaymentIsNotTheProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := caseRegistry(t, nil)
+		guard := caseGuard(t, &toolhealth.Gate{Registry: r}, func(c *toolhealth.GuardConfig) { c.Default.SideEffects = true })
+		for range 3 {
+			r.RecordFailure("bank", time.Millisecond)
+		}
+		time.Sleep(30 * time.Second)
+		paid, asked := 0, 0
+		pay := func() error {
+			_, err := toolhealth.Call(toolhealth.WithoutProbe(t.Context()), guard, "bank", always(nil, &paid))
+			return err
+		}
+		require.ErrorIs(t, pay(), toolhealth.ErrCircuitOpen)
+		assert.Zero(t, paid)
+		_, err := toolhealth.Call(t.Context(), guard, "bank", always(nil, &asked))
+		require.NoError(t, err)
+		require.NoError(t, pay())
+		assert.Equal(t, [2]int{1, 1}, [2]int{asked, paid})
+	})
+}

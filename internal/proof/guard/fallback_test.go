@@ -215,3 +215,35 @@ func TestGuard_PartialHandlerHasCallersContext(t *testing.T) {
 		assert.Equal(t, "the caller's", out, name)
 	}
 }
+
+// After a success, CallInfo says of each candidate why it did not serve.
+func TestGuard_CallInfoSaysWhyOthersDidNotServe(t *testing.T) {
+	r := toolhealth.NewRegistry()
+	g := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 }, "b", "c", "d")
+	ctx, info := toolhealth.WithCallInfo(t.Context())
+	_, err := toolhealth.Call(ctx, g, "a", plays().run)
+	require.NoError(t, err)
+	assert.Empty(t, info.Skipped)
+
+	failTimes(r, "a", 3)
+	require.True(t, r.Isolate("b", ""))
+	_, err = toolhealth.Call(ctx, g, "a", plays(errBusy).run)
+	require.NoError(t, err)
+	assert.Equal(t, "d", info.Served)
+	require.Len(t, info.Skipped, 3)
+	for i, want := range []toolhealth.Candidate{
+		{Tool: "a", Reason: toolhealth.StopCircuitOpen, Kind: toolhealth.KindRefused},
+		{Tool: "b", Reason: toolhealth.StopIsolated, Kind: toolhealth.KindRefused},
+		{Tool: "c", Reason: toolhealth.StopRetryExhausted, Kind: toolhealth.KindServerError},
+	} {
+		got := info.Skipped[i]
+		assert.Equal(t, want, toolhealth.Candidate{Tool: got.Tool, Reason: got.Reason, Kind: got.Kind})
+		assert.Error(t, got.Err)
+	}
+	assert.ErrorIs(t, info.Skipped[0].Err, toolhealth.ErrCircuitOpen)
+	assert.ErrorIs(t, info.Skipped[2].Err, errBusy)
+
+	_, err = toolhealth.Call(ctx, g, "a", failing(errBusy).run)
+	assert.Len(t, toolError(t, err).Candidates, 4)
+	assert.Empty(t, info.Skipped, "the error has them")
+}

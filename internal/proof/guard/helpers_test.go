@@ -158,6 +158,9 @@ func (a *actor) gaps() (gaps []time.Duration) {
 	return gaps
 }
 
+// toolFunc is a tool function.
+type toolFunc = func(context.Context, string) (string, error)
+
 // obeys returns a tool function that takes this long and returns early when its ctx
 // is done.
 func obeys(d time.Duration) func(context.Context, string) (string, error) {

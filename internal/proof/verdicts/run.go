@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/toolhealth/toolhealth"
+	"github.com/toolhealth/toolhealth/integrations/httphealth"
 )
 
 // Form is one way to call an SDK.
@@ -74,7 +75,7 @@ type Played struct {
 func (r Row) play(witness bool) (p Played, err error) {
 	above, ready := func(base http.RoundTripper) http.RoundTripper { return base }, func(ctx context.Context) context.Context { return ctx }
 	if witness {
-		above, ready = witnessed.above, witnessed.ready
+		above, ready = httphealth.Witness, toolhealth.WithNotes
 	}
 	t := newTarget(r.Form.dialect, r.Failure, r.Form.sound, above)
 	defer t.close()
@@ -115,7 +116,7 @@ func (r *Result) Silent() bool { return r.Bare.Err == nil }
 func (r *Result) Right() bool { return fits(r.Bare.Verdict, r.Meaning.want) }
 
 // Witnessed reports whether there is a verdict with a witness.
-func (r *Result) Witnessed() bool { return witnessed.exists && !r.Form.Local }
+func (r *Result) Witnessed() bool { return !r.Form.Local }
 
 // RightWitnessed reports whether the verdict with a witness is the intended one.
 func (r *Result) RightWitnessed() bool { return fits(r.Wit.Verdict, r.Meaning.want) }

@@ -40,9 +40,6 @@ func TestVerdicts_BareWrongAtMostOneInEight(t *testing.T) {
 }
 
 func TestVerdicts_WitnessedWrongAtMostOneInThirty(t *testing.T) {
-	if !witnessed.exists {
-		t.Skip("TEMPORARY: there is no witness yet")
-	}
 	c := total(results(t))
 	assert.LessOrEqual(t, c.witWrong*30, c.witRows, "%d of %d rows are wrong", c.witWrong, c.witRows)
 }
@@ -58,9 +55,6 @@ func TestVerdicts_RightStaysRight(t *testing.T) {
 }
 
 func TestVerdicts_WitnessSpoilsNothing(t *testing.T) {
-	if !witnessed.exists {
-		t.Skip("TEMPORARY: there is no witness yet")
-	}
 	for _, r := range results(t) {
 		if r.Witnessed() && r.Right() {
 			assert.True(t, r.RightWitnessed(), "%s: %s with a witness, want %s", r.ID(), text(r.Wit.Verdict), r.Meaning.want)

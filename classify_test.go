@@ -183,7 +183,12 @@ func TestGuard_NotesBelongToTheirAttempt(t *testing.T) {
 		})
 		failed := errors.New("the SDK's own words")
 		attempt := 0
-		_, err := Call(WithNotes(t.Context()), guard, name, func(ctx context.Context, _ string) (int, error) {
+		ctx := t.Context()
+		if name == "timeout" { // what is noted further out is no evidence of an attempt
+			ctx = WithNotes(ctx)
+			Note(ctx, noted503)
+		}
+		_, err := Call(ctx, guard, name, func(ctx context.Context, _ string) (int, error) {
 			switch attempt++; attempt {
 			case 1:
 				Note(ctx, retryable)

@@ -231,7 +231,9 @@ type Policy struct {
 	RetryRefill time.Duration
 	// SideEffects says that the tool changes something, so that doing it twice is
 	// worse than not knowing. A failed attempt is repeated, or handed to a
-	// substitute, only if it surely never reached the tool.
+	// substitute, only if it surely never reached the tool: every branch of its error
+	// has to say so. An error that comes from a guarded call further in, or after the
+	// caller's ctx is done, does not say so.
 	//
 	// Set it for tools that send, pay or delete. An idempotency key makes a
 	// repetition safe: make it outside the tool function, so that all attempts of

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,7 +33,9 @@ import (
 // a guarded call, with the ctx that the tool function was given, does not retry; one
 // for the same tool is part of the outer call: it is neither admitted nor counted
 // again. If a tool with side effects further in may have acted, the outer call stops
-// with StopOutcomeUnknown, too.
+// with StopOutcomeUnknown, too. An attempt that has failed without that is given up: a
+// goroutine that it has left, with a ctx that is not canceled, gets StopCanceled when
+// it calls a tool with side effects, because the attempt may be repeated.
 //
 // A Guard may be used from any goroutine. It starts a goroutine only for Detach, and
 // a timer only for a Timeout and for a back-off. The zero Guard, and a nil one, makes
@@ -180,7 +183,9 @@ func runTool[Out any](f *callFrame, fn func(context.Context, string) (Out, error
 		}
 	}()
 	if out, err = fn(f, *f.Attempt.Tool); err == nil && o != nil {
-		err = o.check(out)
+		if err = o.check(out); err != nil {
+			err = &checkError{err}
+		}
 	}
 	returned = true
 	return out, err
@@ -240,6 +245,8 @@ type turn struct {
 	ended   int64           // when the last attempt ended
 	last    Verdict         // of the last attempt
 	lastErr error
+	checked bool          // lastErr is a check's
+	acting  bool          // the attempts further out know of the run
 	failed  bool          // a failed attempt may have reached the tool
 	repeat  bool          // the tool is tried again after wait
 	token   bool          // of its budget, for that
@@ -402,16 +409,14 @@ func (c *call) once(try func() error) {
 	err := errGoexit
 	defer func() { c.done(err) }()
 	c.tell()
-	inside := c.sideEffects() && c.caller != nil
-	if inside {
-		c.caller.Act()
+	if c.sideEffects() {
+		if c.acting = c.caller.Act(); !c.acting {
+			err = errGivenUp
+			return
+		}
 	}
 	cancel := c.enter()
 	defer c.leave(cancel)
-	if inside && c.ctx.Err() != nil { // the outer attempt may have ended, and seen nothing of this run
-		err = c.ctx.Err()
-		return
-	}
 	err = try()
 }
 
@@ -529,6 +534,10 @@ func (c *call) done(err error) {
 	c.ended = max(c.now(), c.admission.start)
 	c.attempts++
 	c.tries++
+	check, checked := err.(*checkError)
+	if c.checked = checked; checked {
+		err = check.error
+	}
 	c.last, c.lastErr = Verdict{}, err
 	// Hooks and observers come last, since they may end the goroutine.
 	if err != nil {
@@ -539,7 +548,8 @@ func (c *call) done(err error) {
 			c.admission.succeed(c.registry, c.ended)
 		}
 	}
-	if c.sideEffects() && c.last.NotSent {
+	if c.acting && c.last.NotSent {
+		c.acting = false
 		c.caller.Unact()
 	}
 	if c.answered {
@@ -587,10 +597,29 @@ func (c *call) classify(err error) {
 	}
 	took := time.Duration(c.ended - c.admission.start)
 	v := verdictAt(ctx, c.g.gate.Classify, err, took, c.g.config.DeadlineFloor)
+	v.NotSent = v.NotSent && c.ctx.Err() == nil && c.speaksOfTool(err)
 	if c.node != nil {
 		v.RetryAfter = c.node.Value.bounded(v.RetryAfter)
 	}
 	c.last = v
+}
+
+// checkError is an error of CheckResult.
+type checkError struct{ error }
+
+// speaksOfTool reports whether err can say that the tool was not reached: the tool
+// function marked it, or it comes neither from a guarded call further in, which speaks
+// of another tool, nor from a check, which ran after the tool.
+func (c *call) speaksOfTool(err error) bool {
+	var buf [8]error
+	nodes, _ := errfacts.Tree(buf[:0], err)
+	if _, ok := nodes[0].(ToolVerdicter); ok {
+		return true
+	}
+	return !c.checked && !slices.ContainsFunc(nodes, func(node error) bool {
+		_, ok := node.(ours)
+		return ok
+	})
 }
 
 // judge says how to go on after a failed attempt, and what wait goes with it.
@@ -654,13 +683,13 @@ func (c *call) returnToken(stats *guardStats) {
 }
 
 // unsafe reports whether the attempt may have changed something, itself or by a tool
-// further in.
+// further in. If not, a goroutine that it has left cannot do so later, either.
 func (c *call) unsafe() bool {
 	switch {
 	case c.sideEffects() && !c.last.NotSent, unknownInside(c.lastErr):
 		return true
 	}
-	return c.frame != nil && c.frame.Attempt.MayHaveActed()
+	return c.frame != nil && !c.frame.Attempt.GiveUp()
 }
 
 // unknownInside reports whether err is that of a guarded call further in whose tool may
@@ -956,6 +985,8 @@ func (c *call) partialContext() context.Context {
 var (
 	errGoexit = WithVerdict(errors.New("tool function ended its goroutine"),
 		Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched})
+	errGivenUp = WithVerdict(errors.New("the attempt around this call was given up"),
+		Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled})
 	errNoFunction = errors.New("no function was given for this tool")
 	vNoFunction   = Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, NotSent: true}
 	vCanceled     = Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled}

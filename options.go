@@ -20,7 +20,7 @@ type callOptions[Out any] struct {
 // CheckResult checks every result that came without an error. An error of check is
 // classified, counted and retried as if the tool function had returned it. Mark it
 // with [WithVerdict] to say what it means; else it is a failure that is not retried.
-// The result reaches the caller as it is, beside the *ToolError. A nil check checks
+// Without a mark it never means that the tool was not reached. The result reaches the caller as it is, beside the *ToolError. A nil check checks
 // nothing. An MCP tool that reports its failure inside a result is the usual case.
 func CheckResult[Out any](check func(Out) error) CallOption[Out] {
 	return func(o *callOptions[Out]) {

@@ -42,7 +42,8 @@ type Attempt struct {
 
 	// acting counts the runs inside the attempt that may have changed something: Act
 	// adds one before such a run, Unact takes it back if the run surely did not reach
-	// its tool. MayHaveActed sees every run that began before it.
+	// its tool. GiveUp makes it givenUp if it is 0, for good: the attempt may be
+	// repeated, so no such run may begin in it any more.
 	acting atomic.Int32
 	// ended is set once, when the tool function has returned or was left.
 	ended atomic.Bool
@@ -158,21 +159,48 @@ func (f *Frame[Info]) Inside(tool string, owner any) bool {
 	return false
 }
 
+// givenUp is acting in an attempt that has changed nothing and will change nothing.
+const givenUp = -1
+
 // Act notes, in every attempt that f lies in, that a run which may change something
-// begins.
-func (f *Frame[Info]) Act() { f.act(1) }
+// begins. It reports false, and notes nothing, if one of them was given up.
+func (f *Frame[Info]) Act() bool {
+	for at := f.attempt(); at != nil; at = Of[Info](at.Context).attempt() {
+		if !at.Attempt.act() {
+			f.unact(at)
+			return false
+		}
+	}
+	return true
+}
 
-// Unact takes one Act back.
-func (f *Frame[Info]) Unact() { f.act(-1) }
-
-func (f *Frame[Info]) act(n int32) {
-	for f = f.attempt(); f != nil; f = Of[Info](f.Context).attempt() {
-		f.Attempt.acting.Add(n)
+func (a *Attempt) act() bool {
+	for {
+		n := a.acting.Load()
+		if n == givenUp {
+			return false
+		}
+		if a.acting.CompareAndSwap(n, n+1) {
+			return true
+		}
 	}
 }
 
-// MayHaveActed reports whether a run inside the attempt may have changed something.
-func (a *Attempt) MayHaveActed() bool { return a.acting.Load() > 0 }
+// Unact takes one Act back.
+func (f *Frame[Info]) Unact() { f.unact(nil) }
+
+// unact takes back what Act noted from f outwards up to the frame end.
+func (f *Frame[Info]) unact(end *Frame[Info]) {
+	for f = f.attempt(); f != end; f = Of[Info](f.Context).attempt() {
+		f.Attempt.acting.Add(-1)
+	}
+}
+
+// GiveUp reports whether no run inside the attempt may have changed something. Then none
+// will begin any more.
+func (a *Attempt) GiveUp() bool {
+	return a.acting.CompareAndSwap(0, givenUp) || a.acting.Load() == givenUp
+}
 
 // End notes that the tool function has returned or was left.
 func (a *Attempt) End() { a.ended.Store(true) }

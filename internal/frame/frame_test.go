@@ -2,6 +2,8 @@ package frame
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,14 +86,51 @@ func TestFrame_ActIsSeenByEveryAttemptFurtherOut(t *testing.T) {
 	inner.Act()
 	inner.Act()
 	inner.Unact()
-	assert.True(t, outer.Attempt.MayHaveActed())
-	assert.True(t, middle.Attempt.MayHaveActed())
-	assert.False(t, beside.Attempt.MayHaveActed())
-	inner.Unact()
-	assert.False(t, outer.Attempt.MayHaveActed())
+	assert.False(t, outer.Attempt.GiveUp())
+	assert.False(t, middle.Attempt.GiveUp())
+	assert.True(t, beside.Attempt.GiveUp())
 	middle.Attempt.End()
 	inner.Act()
-	assert.True(t, outer.Attempt.MayHaveActed(), "by a goroutine that outlives the attempt between")
+	inner.Unact()
+	inner.Unact()
+	assert.True(t, outer.Attempt.GiveUp())
+	assert.True(t, middle.Attempt.GiveUp())
+}
+
+func TestFrame_NothingActsInAttemptThatWasGivenUp(t *testing.T) {
+	outer := attempt(t.Context(), "a", nil)
+	middle := attempt(outer, "b", nil)
+	inner := attempt(middle, "c", nil)
+	assert.True(t, middle.Attempt.GiveUp())
+	assert.False(t, inner.Act())
+	assert.True(t, middle.Attempt.GiveUp(), "again")
+	assert.True(t, inner.Attempt.GiveUp(), "the refused run was not noted")
+	assert.True(t, outer.Act(), "the attempt further out goes on")
+	assert.False(t, inner.Act())
+	assert.False(t, outer.Attempt.GiveUp())
+}
+
+// Either the run is seen, or it does not begin.
+func TestFrame_ActAndGiveUpExcludeEachOther(t *testing.T) {
+	for range 1000 {
+		outer := attempt(t.Context(), "a", nil)
+		inner := attempt(outer, "b", nil)
+		var acts atomic.Int32
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if inner.Act() {
+					acts.Add(1)
+				}
+			})
+		}
+		gone := outer.Attempt.GiveUp()
+		if wg.Wait(); gone {
+			assert.Zero(t, acts.Load())
+		} else {
+			assert.NotZero(t, acts.Load())
+		}
+	}
 }
 
 func TestFrame_CallInsideAttemptDoesNotReportOutside(t *testing.T) {

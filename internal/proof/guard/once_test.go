@@ -3,6 +3,7 @@ package guard_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,10 +139,10 @@ func TestGuard_SideEffectsReachOutwardsThroughAnotherGuard(t *testing.T) {
 func TestGuard_LeftAttemptThatIsActingIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := workflows(t, func(c *toolhealth.GuardConfig) { c.Default.Timeout, c.Default.Detach = time.Second, true })
-		var payments int
+		var payments atomic.Int64
 		_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {
 			return toolhealth.Call(ctx, g, "pay", func(context.Context, string) (string, error) {
-				payments++
+				payments.Add(1)
 				time.Sleep(time.Minute)
 				return "paid", nil
 			})
@@ -150,7 +151,7 @@ func TestGuard_LeftAttemptThatIsActingIsNotRepeated(t *testing.T) {
 		assert.Equal(t, toolhealth.StopOutcomeUnknown, e.Reason)
 		assert.Equal(t, 1, e.Attempts)
 		time.Sleep(time.Hour)
-		assert.Equal(t, 1, payments)
+		assert.EqualValues(t, 1, payments.Load())
 	})
 }
 

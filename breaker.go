@@ -50,7 +50,7 @@ const (
 	CauseLeaseExpired     Cause = Cause(machine.CauseLeaseExpired)     // half-open to open: the probe did not report in time
 	CauseReset            Cause = Cause(machine.CauseReset)            // any to closed: an operator's Reset
 	CauseIsolated         Cause = Cause(machine.CauseIsolated)         // any to open: an operator's Isolate
-	CauseReconfigured     Cause = Cause(machine.CauseReconfigured)     // any to closed: SetConfig set FailureThreshold to 0
+	CauseReconfigured     Cause = Cause(machine.CauseReconfigured)     // any to closed: SetConfig switched FailureThreshold off
 )
 
 var causeTexts = []string{

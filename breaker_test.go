@@ -114,7 +114,7 @@ func TestBreaker_SlowSuccessIsFailure(t *testing.T) {
 }
 
 func TestBreaker_HasNoTripScore(t *testing.T) {
-	b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold, c.TripScore, c.TripMinCalls = 100, 1, 0 })
+	b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold, c.TripScore, c.TripMinCalls = 100, 1, Off })
 	for range 99 {
 		b.RecordFailure(KindTimeout)
 	}
@@ -135,7 +135,7 @@ func TestBreaker_NilAndZeroAdmitAll(t *testing.T) {
 		assert.Equal(t, StateClosed, b.State())
 		b.OnTransition(func(Transition) { t.Error("an event") })()
 	}
-	b, err := NewBreaker(BreakerConfig{FailureThreshold: -1})
+	b, err := NewBreaker(BreakerConfig{FailureThreshold: -2})
 	assert.Nil(t, b)
 	assert.Error(t, err)
 }

@@ -4,12 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/toolhealth/toolhealth/internal/fields"
 	"github.com/toolhealth/toolhealth/internal/machine"
 )
+
+// Off switches a rule off. In every configuration a field that is zero has its
+// default, and Off, which fits every kind of number, is the one negative value that
+// is no error. In JSON an absent key is the default, and 0 or "0s" is off.
+const Off = fields.Off
 
 // What lies beyond these bounds is taken for a mistake.
 const (
@@ -21,60 +30,63 @@ const (
 // BreakerConfig says when a breaker opens, how long it stays open and what
 // closes it.
 //
-// A zero field switches its rule off; so does the zero value as a whole, which
-// never opens. Start from [DefaultBreakerConfig] and change what you need. A
-// negative, NaN, infinite or absurd value (a duration over ten years, a factor
-// over 1000) is rejected by [NewRegistryWithConfig], [NewBreaker] and
-// [Registry.SetConfig]: nothing is corrected silently.
+// The zero BreakerConfig is the default one. A field that is zero has its default,
+// and [Off] switches its rule off; but once any field is set, a FailureThreshold of
+// zero never opens and a ProbeTimeout of zero is no lease. So start a literal from
+// [DefaultBreakerConfig] and change what you need.
 //
-// The JSON keys are the field names in lower case with underscores, such as
-// "failure_threshold"; the same holds for [Config], [Policy] and [GuardConfig].
-// Durations are texts such as "30s" and "1m30s". An unknown key and a key that is
-// given twice are errors, and an absent key leaves the field as it was.
+// Another negative value, NaN, an infinite or an absurd value (a duration over ten
+// years, a factor over 1000) is an error of every function that takes a
+// configuration: nothing is corrected silently.
 type BreakerConfig struct {
 	// FailureThreshold is the number of consecutive failures that opens the
-	// breaker. Zero means that no rule ever opens it; failures are still counted.
+	// breaker, 3 by default. If another field is set, zero is no default: like Off it
+	// means that no rule ever opens the breaker, and failures are still counted. Start
+	// a literal from DefaultBreakerConfig.
 	FailureThreshold int
-	// RecoveryDuration is the cooldown: the time from opening to the first probe.
-	// It must be positive unless FailureThreshold is zero.
+	// RecoveryDuration is the cooldown: the time from opening to the first probe, 30s
+	// by default. It may be Off only if FailureThreshold is.
 	RecoveryDuration time.Duration
 	// ProbeTimeout is the lease of a probe: when it runs out without a verdict,
-	// the breaker is open again, with a cooldown that began when the lease ended.
-	// Zero means no lease: a probe may take forever, and a lost one blocks the tool
-	// until Reset.
+	// the breaker is open again, with a cooldown that began when the lease ended. It
+	// is 30s by default. If another field is set, zero is no default: like Off it means
+	// no lease. Then a probe may take forever, and a lost one blocks the tool until
+	// Reset. Start a literal from DefaultBreakerConfig.
 	//
 	// A probe that succeeds after its lease makes the next lease long enough for
 	// it, and one that streams can call KeepAlive, so a tool that is slower than
 	// the lease recovers, too.
 	ProbeTimeout time.Duration
 	// MaxOpenDuration is the bound of every wait, counted from when the breaker
-	// opened: a cooldown that late failures restart, a Retry-After, and growth.
-	// Zero means no bound.
+	// opened: a cooldown that late failures restart, a Retry-After, and growth. It is
+	// 10m by default; Off means no bound.
 	MaxOpenDuration time.Duration
-	// RecoveryGrowth is the factor on the cooldown for each failed probe in a row.
-	// Zero and 1 keep the cooldown fixed; values between them are errors.
+	// RecoveryGrowth is the factor on the cooldown for each failed probe in a row, 1
+	// by default, which keeps the cooldown fixed. Values between 0 and 1 are errors.
 	RecoveryGrowth float64
 	// RecoveryJitter, 0 to 1, spreads each cooldown d uniformly over
-	// [d, d*(1+RecoveryJitter)], so that replicas do not probe together.
+	// [d, d*(1+RecoveryJitter)], so that replicas do not probe together. It is off by
+	// default.
 	RecoveryJitter float64
 	// ProbeSuccesses is the number of probes, one after the other, that must
-	// succeed in a row to close the breaker. Zero means 1.
+	// succeed in a row to close the breaker, 1 by default.
 	ProbeSuccesses int
 	// SlowCallDuration is the time above which a success counts as a failure for
-	// the breaker, though not in the statistics. Zero switches the rule off.
+	// the breaker, though not in the statistics. It is off by default.
 	SlowCallDuration time.Duration
 	// TripScore, 0 to 1, is the EWMA of success below which a failure opens the
 	// breaker, if at least TripMinCalls calls have ended since the breaker last
-	// closed. It catches the tool that fails two times in three. Zero switches the
-	// rule off, and so does a FailureThreshold of zero.
+	// closed. It catches the tool that fails two times in three. It is off by default,
+	// and without a FailureThreshold.
 	TripScore float64
-	// TripMinCalls is the number of calls that TripScore needs.
+	// TripMinCalls is the number of calls that TripScore needs, 10 by default.
 	TripMinCalls int
 }
 
-// DefaultBreakerConfig returns the defaults: FailureThreshold 3, RecoveryDuration
-// 30s, ProbeTimeout 30s, MaxOpenDuration 10m, RecoveryGrowth 1, ProbeSuccesses 1,
-// TripMinCalls 10. Jitter, slow calls and the trip score are off.
+// DefaultBreakerConfig returns what the zero BreakerConfig stands for, field by
+// field: FailureThreshold 3, RecoveryDuration 30s, ProbeTimeout 30s, MaxOpenDuration
+// 10m, RecoveryGrowth 1, ProbeSuccesses 1, TripMinCalls 10. Jitter, slow calls and the
+// trip score are off.
 func DefaultBreakerConfig() BreakerConfig {
 	return BreakerConfig{
 		FailureThreshold: 3,
@@ -88,146 +100,153 @@ func DefaultBreakerConfig() BreakerConfig {
 }
 
 func (c *BreakerConfig) table() fields.Table {
+	d := DefaultBreakerConfig()
 	return fields.Table{
-		fields.Count("failure_threshold", &c.FailureThreshold),
-		fields.Duration("recovery_duration", &c.RecoveryDuration, maxDuration).Rule(c.allowedRecovery),
-		fields.Duration("probe_timeout", &c.ProbeTimeout, maxDuration),
-		fields.Duration("max_open_duration", &c.MaxOpenDuration, maxDuration),
-		fields.Factor("recovery_growth", &c.RecoveryGrowth, maxGrowth),
-		fields.Fraction("recovery_jitter", &c.RecoveryJitter),
-		fields.Count("probe_successes", &c.ProbeSuccesses),
-		fields.Duration("slow_call_duration", &c.SlowCallDuration, maxDuration),
-		fields.Fraction("trip_score", &c.TripScore),
-		fields.Count("trip_min_calls", &c.TripMinCalls),
+		fields.Count("failure_threshold", &c.FailureThreshold, 0),
+		fields.Duration("recovery_duration", &c.RecoveryDuration, d.RecoveryDuration, maxDuration).Rule(c.allowedRecovery),
+		fields.Duration("probe_timeout", &c.ProbeTimeout, 0, maxDuration),
+		fields.Duration("max_open_duration", &c.MaxOpenDuration, d.MaxOpenDuration, maxDuration),
+		fields.Factor("recovery_growth", &c.RecoveryGrowth, d.RecoveryGrowth, maxGrowth),
+		fields.Fraction("recovery_jitter", &c.RecoveryJitter, 0),
+		fields.Count("probe_successes", &c.ProbeSuccesses, d.ProbeSuccesses),
+		fields.Duration("slow_call_duration", &c.SlowCallDuration, 0, maxDuration),
+		fields.Fraction("trip_score", &c.TripScore, 0),
+		fields.Count("trip_min_calls", &c.TripMinCalls, d.TripMinCalls),
 	}
 }
 
 // allowedRecovery returns what RecoveryDuration should be, or "" if it fits the
 // other fields.
 func (c *BreakerConfig) allowedRecovery() string {
+	r := c.resolved()
 	switch {
-	case c.RecoveryDuration == 0 && c.FailureThreshold > 0:
-		return "more than 0s unless failure_threshold is 0"
-	case c.MaxOpenDuration > 0 && c.RecoveryDuration > c.MaxOpenDuration:
-		return "at most max_open_duration, which is " + c.MaxOpenDuration.String()
+	case r.RecoveryDuration == 0 && r.FailureThreshold > 0:
+		return "more than 0s unless failure_threshold is off"
+	case r.MaxOpenDuration > 0 && r.RecoveryDuration > r.MaxOpenDuration:
+		return fmt.Sprintf("at most max_open_duration, which is %v", r.MaxOpenDuration)
 	}
 	return ""
+}
+
+// explicit returns c with a threshold and a lease if c is zero: in a BreakerConfig
+// that has something set they are off.
+func (c BreakerConfig) explicit() BreakerConfig {
+	if c == (BreakerConfig{}) {
+		d := DefaultBreakerConfig()
+		c.FailureThreshold, c.ProbeTimeout = d.FailureThreshold, d.ProbeTimeout
+	}
+	return c
+}
+
+// resolved returns c with all defaults filled in. Then zero means off.
+func (c BreakerConfig) resolved() BreakerConfig {
+	c = c.explicit()
+	c.table().Resolve()
+	return c
 }
 
 // Validate returns nil, or every problem at once as joined [ConfigError]s.
 func (c BreakerConfig) Validate() error { return configError(c.table().Check()) }
 
-// MarshalJSON writes every field.
-func (c BreakerConfig) MarshalJSON() ([]byte, error) { return writeJSON(c.table()) }
-
-// UnmarshalJSON reads what MarshalJSON writes; see [BreakerConfig]. Every problem
-// is reported at once, as joined [ConfigError]s; then the receiver is as it was. It
-// does not validate.
-func (c *BreakerConfig) UnmarshalJSON(data []byte) error {
-	return readJSON(c, *c, data, (*BreakerConfig).table)
-}
-
 // DefaultMaxTools is the bound on a registry's entries where none is given.
 const DefaultMaxTools = 10000
 
-// Config configures a [Registry]. The zero Config is valid and has the breaker
-// switched off; start from [DefaultConfig].
-//
-// In JSON an absent key keeps the value that the receiver has, except that a
-// zero receiver starts from DefaultConfig; the entries of "tools" start from
-// "breaker", so that an override names only what differs. In Go an override is
-// a whole BreakerConfig.
+// Config configures a [Registry] that is made by [NewRegistryWithConfig]. The zero
+// Config has the default breaker for every tool.
 type Config struct {
 	// Breaker is the configuration of every tool that has none of its own.
 	Breaker BreakerConfig
-	// Tools are the configurations of single tools, by name. They are copied.
+	// Tools are the configurations of single tools, by name. They are copied. Each is
+	// a whole BreakerConfig: a field that is zero has its default, whatever Breaker
+	// says.
 	// Every name is accepted here, a misspelled one too: compare them with the
 	// names of a Summary.
 	Tools map[string]BreakerConfig
-	// MaxTools is the bound on the number of entries; zero means DefaultMaxTools.
-	// The comment of [Registry] says what happens at the bound.
+	// MaxTools is the bound on the number of entries; zero means DefaultMaxTools, and
+	// Off means no bound. The comment of [Registry] says what happens at the bound.
 	MaxTools int
 	// RegisteredOnly refuses every tool that is neither in Tools nor was passed
 	// to [Registry.Register].
 	RegisteredOnly bool
 }
 
-// DefaultConfig returns the default breaker for every tool and MaxTools 10000.
+// DefaultConfig returns what the zero Config stands for, field by field.
 func DefaultConfig() Config {
 	return Config{Breaker: DefaultBreakerConfig(), MaxTools: DefaultMaxTools}
 }
 
 func (c *Config) table() fields.Table {
 	return fields.Table{
-		fields.Object("breaker", c.Breaker.table()),
-		fields.Map("tools", &c.Tools, func() BreakerConfig { return c.Breaker }, (*BreakerConfig).table),
-		fields.CountUpTo("max_tools", &c.MaxTools, maxTools),
+		fields.Object("breaker", c.Breaker.table(), nil),
+		fields.Map("tools", &c.Tools, (*BreakerConfig).table),
+		maxToolsField(&c.MaxTools),
 		fields.Bool("registered_only", &c.RegisteredOnly),
 	}
+}
+
+func maxToolsField(n *int) fields.Field {
+	return fields.CountUpTo("max_tools", n, DefaultMaxTools, maxTools)
 }
 
 // Validate returns nil, or every problem at once as joined [ConfigError]s.
 func (c Config) Validate() error { return configError(c.table().Check()) }
 
-// MarshalJSON writes every field; see [Config].
-func (c Config) MarshalJSON() ([]byte, error) { return writeJSON(c.table()) }
-
-// UnmarshalJSON reads what MarshalJSON writes; see [Config]. Every problem is
-// reported at once, as joined [ConfigError]s; then the receiver is as it was. It
-// does not validate: [NewRegistryWithConfig] and [Registry.SetConfig] do.
-func (c *Config) UnmarshalJSON(data []byte) error {
-	start := *c
-	if c.Tools == nil && c.MaxTools == 0 && !c.RegisteredOnly && c.Breaker == (BreakerConfig{}) {
-		start = DefaultConfig()
-	}
-	return readJSON(c, start, data, (*Config).table)
-}
-
-// clone returns c with a map of its own and the bound filled in.
+// clone returns c with a map of its own.
 func (c Config) clone() Config {
 	c.Tools = maps.Clone(c.Tools)
-	if c.MaxTools == 0 {
-		c.MaxTools = DefaultMaxTools
-	}
 	return c
 }
 
-// newParams returns a valid configuration as the machine uses it.
-func newParams(c BreakerConfig) *machine.Params { return machine.NewParams(machine.Config(c)) }
+// bound is the number of entries that c allows.
+func (c Config) bound() int {
+	maxToolsField(&c.MaxTools).Resolve()
+	if c.MaxTools == 0 {
+		return math.MaxInt
+	}
+	return c.MaxTools
+}
 
-// Policy says how calls of a tool are made and repeated. A zero field switches
-// its rule off; the zero Policy makes each call once. Start from
-// [DefaultGuardConfig].
+// newParams returns a valid configuration as the machine uses it.
+func newParams(c BreakerConfig) *machine.Params {
+	return machine.NewParams(machine.Config(c.resolved()))
+}
+
+// Policy says how calls of a tool are made and repeated. A field that is zero has
+// its default, and [Off] switches its rule off. So Policy{SideEffects: true} has every
+// other default, and Policy{MaxAttempts: 1} repeats nothing.
 type Policy struct {
 	// MaxAttempts is the number of times that one call runs the tool at most, the
-	// first time included. Zero and 1 mean no retry.
+	// first time included. It is 2 by default; 1 and Off mean no retry.
 	MaxAttempts int
-	// Timeout is the time after which the context of an attempt is canceled. Zero
-	// means no limit but the caller's. It is also the least lease of a probe.
+	// Timeout is the time after which the context of an attempt is canceled. It is
+	// also the least lease of a probe. Off means no limit but the caller's.
+	//
+	// By default it is 2m, and an attempt that this default ends is not repeated. One
+	// that a Timeout of yours ends is.
 	Timeout time.Duration
-	// BackoffBase is the wait before the second attempt; each later wait is
-	// BackoffFactor times as long, up to BackoffMax.
+	// BackoffBase is the wait before the second attempt, 100ms by default; each later
+	// wait is BackoffFactor times as long, up to BackoffMax. Off means no wait.
 	BackoffBase time.Duration
-	// BackoffMax is the longest back-off. Zero means no limit.
+	// BackoffMax is the longest back-off, 5s by default. Off means no limit.
 	BackoffMax time.Duration
-	// BackoffFactor is the growth of the back-off. With zero and 1, all waits are
-	// BackoffBase; values between them are errors.
+	// BackoffFactor is the growth of the back-off, 2 by default. With 1 and Off, all
+	// waits are BackoffBase; values between 0 and 1 are errors.
 	BackoffFactor float64
-	// Jitter, 0 to 1, makes of a back-off d a random one in [d*(1-Jitter), d]. A
-	// wait that the tool stated is never shortened.
+	// Jitter, 0 to 1, makes of a back-off d a random one in [d*(1-Jitter), d]. It is 1
+	// by default. A wait that the tool stated is never shortened.
 	Jitter float64
-	// MaxWait is the longest wait between attempts: a call that would have to wait
-	// longer stops instead. Zero means no limit.
+	// MaxWait is the longest wait between attempts, 30s by default: a call that would
+	// have to wait longer stops instead. Off means no limit.
 	MaxWait time.Duration
-	// RetryBudget is the size of the tool's token bucket. A retry costs a token, a
-	// success gives a tenth back; without a token there is no retry. The bucket
-	// belongs to the tool in its registry and starts full. Zero means no budget.
+	// RetryBudget is the size of the tool's token bucket, 10 by default. A retry costs
+	// a token, a success gives a tenth back; without a token there is no retry. The
+	// bucket belongs to the tool in its registry and starts full. Off means no budget.
 	//
 	// When a tool fails for every caller, the budget keeps retries from doubling
 	// its load.
 	RetryBudget int
-	// RetryRefill is how long it takes until the budget gets one token back by itself.
-	// Zero means never.
+	// RetryRefill is how long it takes until the budget gets one token back by itself,
+	// 10s by default. Off means never.
 	RetryRefill time.Duration
 	// SideEffects says that the tool changes something, so that doing it twice is
 	// worse than not knowing. A failed attempt is repeated, or handed to a
@@ -248,54 +267,43 @@ type Policy struct {
 	Detach bool
 }
 
+// defaultTimeout is the Timeout of a Policy that has none.
+const defaultTimeout = 2 * time.Minute
+
 func (c *Policy) table() fields.Table {
 	return fields.Table{
-		fields.Count("max_attempts", &c.MaxAttempts),
-		fields.Duration("timeout", &c.Timeout, maxDuration),
-		fields.Duration("backoff_base", &c.BackoffBase, maxDuration),
-		fields.Duration("backoff_max", &c.BackoffMax, maxDuration),
-		fields.Factor("backoff_factor", &c.BackoffFactor, maxGrowth),
-		fields.Fraction("jitter", &c.Jitter),
-		fields.Duration("max_wait", &c.MaxWait, maxDuration),
-		fields.Count("retry_budget", &c.RetryBudget),
-		fields.Duration("retry_refill", &c.RetryRefill, maxDuration),
+		fields.Count("max_attempts", &c.MaxAttempts, 2),
+		fields.Duration("timeout", &c.Timeout, defaultTimeout, maxDuration),
+		fields.Duration("backoff_base", &c.BackoffBase, 100*time.Millisecond, maxDuration),
+		fields.Duration("backoff_max", &c.BackoffMax, 5*time.Second, maxDuration),
+		fields.Factor("backoff_factor", &c.BackoffFactor, 2, maxGrowth),
+		fields.Fraction("jitter", &c.Jitter, 1),
+		fields.Duration("max_wait", &c.MaxWait, 30*time.Second, maxDuration),
+		fields.Count("retry_budget", &c.RetryBudget, 10),
+		fields.Duration("retry_refill", &c.RetryRefill, 10*time.Second, maxDuration),
 		fields.Bool("side_effects", &c.SideEffects),
 		fields.Bool("detach", &c.Detach),
 	}
-}
-
-// MarshalJSON writes every field.
-func (c Policy) MarshalJSON() ([]byte, error) { return writeJSON(c.table()) }
-
-// UnmarshalJSON reads what MarshalJSON writes, by the rules of [BreakerConfig].
-// Every problem is reported at once, as joined [ConfigError]s; then the receiver is
-// as it was. It does not validate: [NewGuard] does.
-func (c *Policy) UnmarshalJSON(data []byte) error {
-	return readJSON(c, *c, data, (*Policy).table)
 }
 
 // DefaultDeadlineFloor is the time that a call must have run for the caller's
 // deadline to be the tool's fault, where no other is configured.
 const DefaultDeadlineFloor = time.Second
 
-// GuardConfig configures a [Guard]. The zero GuardConfig is valid: every call is
-// made once and without a time limit. Start from [DefaultGuardConfig].
-//
-// In JSON the keys are "default", "tools" and "deadline_floor"; Start and Observe are not
-// in it. An absent key keeps the value that the receiver has, except that a zero
-// receiver starts from DefaultGuardConfig; the entries of "tools" start from
-// "default", so that an override names only what differs. In Go an override is a
-// whole Policy.
+// GuardConfig configures a [Guard] that is made by [NewGuard]. The zero GuardConfig
+// has the default policy for every tool.
 type GuardConfig struct {
 	// Default is the policy of every tool that has none of its own.
 	Default Policy
-	// Tools are the policies of single tools, by name. They are copied.
+	// Tools are the policies of single tools, by name. They are copied. Each is a
+	// whole Policy: a field that is zero has its default, whatever Default says.
 	Tools map[string]Policy
-	// DeadlineFloor is the time that an attempt must have run for a call that ends
-	// because the caller's deadline has passed to be a timeout of the tool; a
-	// shorter one is neutral. Zero means that it always is a timeout; a negative
-	// one is an error. It replaces the Gate's.
-	DeadlineFloor time.Duration
+	// PolicyOf, if set, is asked in each call of a tool that has no policy in Tools.
+	// It is given Default and returns the policy of the tool, for tools whose
+	// properties are known only when they are called. It runs on the call path, from
+	// any goroutine, so it must be quick. A call whose policy is wrong, or for which it
+	// panics, fails with StopNonRetryable before the tool runs.
+	PolicyOf func(tool string, p Policy) Policy
 	// Start, if set, is called before each attempt, with the caller's ctx and an Event
 	// that has Tool, Served and Attempt. The tool function and the attempt's event in
 	// Observe get the ctx that it returns, so that a span or a logger of the attempt can
@@ -312,49 +320,232 @@ type GuardConfig struct {
 	Observe func(ctx context.Context, e Event)
 }
 
-// DefaultGuardConfig returns the defaults: MaxAttempts 2, back-offs of 100ms x 2 up
-// to 5s with full jitter, MaxWait 30s, RetryBudget 10, RetryRefill 10s, DeadlineFloor 1s. Timeout,
-// SideEffects and Detach are off.
-func DefaultGuardConfig() GuardConfig {
-	return GuardConfig{
-		Default: Policy{
-			MaxAttempts:   2,
-			BackoffBase:   100 * time.Millisecond,
-			BackoffMax:    5 * time.Second,
-			BackoffFactor: 2,
-			Jitter:        1,
-			MaxWait:       30 * time.Second,
-			RetryBudget:   10,
-			RetryRefill:   10 * time.Second,
-		},
-		DeadlineFloor: DefaultDeadlineFloor,
-	}
-}
-
 func (c *GuardConfig) table() fields.Table {
 	return fields.Table{
-		fields.Object("default", c.Default.table()),
-		fields.Map("tools", &c.Tools, func() Policy { return c.Default }, (*Policy).table),
-		fields.Duration("deadline_floor", &c.DeadlineFloor, maxDuration),
+		fields.Object("default", c.Default.table(), nil),
+		fields.Map("tools", &c.Tools, (*Policy).table),
 	}
 }
 
 // Validate returns nil, or every problem at once as joined [ConfigError]s.
 func (c GuardConfig) Validate() error { return configError(c.table().Check()) }
 
-// MarshalJSON writes every field but Start and Observe.
-func (c GuardConfig) MarshalJSON() ([]byte, error) { return writeJSON(c.table()) }
+// Settings configures a registry, the substitutes, a gate and a guard at once, for
+// [New] and [Guard.SetSettings]. The zero Settings is the default.
+//
+// It is the only configuration with a JSON form; [Load] reads it from a file. The keys
+// are the field names in lower case with underscores, such as "registered_only", and
+// so are those of BreakerConfig and Policy. Durations are texts such as "1m30s". An
+// absent key is the default, and 0 or "0s" switches a rule off. In the "breaker" and
+// the "policy" of a tool an absent key is what Breaker and Policy say, so that they name
+// only what differs. An unknown key and a key that is given twice are errors. The
+// functions are not in JSON.
+type Settings struct {
+	// Breaker is the breaker of every tool that has none of its own.
+	Breaker BreakerConfig
+	// Policy is the policy of every tool that has none of its own.
+	Policy Policy
+	// Tools says what is special about single tools, by name.
+	Tools map[string]ToolSettings
+	// MaxTools and RegisteredOnly are those of Config. A tool is known if it is in
+	// Tools or was passed to Registry.Register.
+	MaxTools       int
+	RegisteredOnly bool
+	// DeadlineFloor is the least time that an attempt must have run for the caller's
+	// deadline to count as a timeout of the tool; one that ended sooner is neutral. It
+	// is DefaultDeadlineFloor by default. Off means no floor.
+	DeadlineFloor time.Duration
 
-// UnmarshalJSON reads what MarshalJSON writes; see [GuardConfig]. Every problem is
-// reported at once, as joined [ConfigError]s; then the receiver is as it was. It
-// does not validate: [NewGuard] does.
-func (c *GuardConfig) UnmarshalJSON(data []byte) error {
-	start := *c
-	if c.Tools == nil && c.DeadlineFloor == 0 && c.Default == (Policy{}) {
-		start = DefaultGuardConfig()
-		start.Start, start.Observe = c.Start, c.Observe
+	// Classify says what errors mean. Nil means the function of that name.
+	Classify Classifier
+	// PolicyOf, Start and Observe are those of GuardConfig: PolicyOf is given Policy.
+	PolicyOf func(tool string, p Policy) Policy
+	Start    func(ctx context.Context, e Event) context.Context
+	Observe  func(ctx context.Context, e Event)
+}
+
+// ToolSettings says what is special about one tool. The zero ToolSettings says only
+// that there is such a tool.
+type ToolSettings struct {
+	// Breaker and Policy are the tool's own; nil means those of Settings. Each is a
+	// whole configuration: a field that is zero has its default, whatever Settings say.
+	// To keep what they say, copy theirs and change the copy.
+	Breaker *BreakerConfig
+	Policy  *Policy
+	// Substitutes are the tools that may stand in for this one, in the order of
+	// preference. The substitutes of a substitute are not followed. If it is nil, those
+	// that Tool.Substitute was given count; an empty list means none.
+	Substitutes []string
+	// Labels are shown in ToolHealth and mean nothing to the library.
+	Labels map[string]string
+}
+
+func (s *Settings) table() fields.Table {
+	base := BreakerConfig{}.explicit()
+	return fields.Table{
+		fields.Object("breaker", s.Breaker.table(), base.table()),
+		fields.Object("policy", s.Policy.table(), new(Policy).table()),
+		fields.Map("tools", &s.Tools, func(t *ToolSettings) fields.Table {
+			return fields.Table{
+				fields.Optional("breaker", &t.Breaker, func() BreakerConfig { return s.Breaker.explicit() }, (*BreakerConfig).table),
+				fields.Optional("policy", &t.Policy, func() Policy { return s.Policy }, (*Policy).table),
+				fields.Names("substitutes", &t.Substitutes),
+				fields.Texts("labels", &t.Labels),
+			}
+		}),
+		maxToolsField(&s.MaxTools),
+		fields.Bool("registered_only", &s.RegisteredOnly),
+		fields.Duration("deadline_floor", &s.DeadlineFloor, DefaultDeadlineFloor, maxDuration),
 	}
-	return readJSON(c, start, data, (*GuardConfig).table)
+}
+
+// MarshalJSON writes what differs from the default, and of a tool what differs from
+// Breaker and Policy.
+func (s Settings) MarshalJSON() ([]byte, error) {
+	s.Breaker = s.Breaker.explicit()
+	s.Tools = maps.Clone(s.Tools)
+	for name, t := range s.Tools {
+		if t.Breaker != nil {
+			own := t.Breaker.explicit()
+			t.Breaker = &own
+			s.Tools[name] = t
+		}
+	}
+	data, err := s.table().JSON(new(Settings).table())
+	if err != nil {
+		return nil, fmt.Errorf("toolhealth: config: %w", err)
+	}
+	return data, nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. An absent key keeps the value that the
+// receiver has; "tools" replaces them all. Every problem is reported at once, as joined
+// [ConfigError]s; then the receiver is as it was. It does not look at bounds: Load and
+// New do.
+func (s *Settings) UnmarshalJSON(data []byte) error {
+	next := *s
+	if err := configError(next.read(data)); err != nil {
+		return err
+	}
+	*s = next
+	return nil
+}
+
+func (s *Settings) read(data []byte) fields.Problems {
+	base := BreakerConfig{}.explicit()
+	s.Breaker = s.Breaker.explicit()
+	problems := s.table().Read(data)
+	if s.Breaker == base {
+		s.Breaker = BreakerConfig{}
+	}
+	return problems
+}
+
+// Load reads Settings from JSON, or returns every problem at once as joined
+// [ConfigError]s: what is no JSON of Settings, and what New would refuse.
+func Load(r io.Reader) (Settings, error) {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return Settings{}, fmt.Errorf("toolhealth: config: %w", err)
+	}
+	var s Settings
+	problems := s.read(data)
+	problems = append(problems, s.problems(nil)...)
+	if err := configError(problems); err != nil {
+		return Settings{}, err
+	}
+	return s, nil
+}
+
+// Validate returns nil, or every problem at once as joined [ConfigError]s: what New
+// would return.
+func (s Settings) Validate() error { return configError(s.problems(nil)) }
+
+// problems returns what is wrong with s. known reports whether there is a tool that is
+// not in Tools; it may be nil.
+func (s *Settings) problems(known func(tool string) bool) fields.Problems {
+	p := s.table().Check()
+	for _, tool := range slices.Sorted(maps.Keys(s.Tools)) {
+		field, list := substitutesField(tool), s.Tools[tool].Substitutes
+		checkSubstitutes(&p, field, tool, list)
+		for i, name := range list {
+			_, listed := s.Tools[name]
+			if s.RegisteredOnly && name != "" && !listed && (known == nil || !known(name)) {
+				p.Add(fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("%.80q", name), "in tools, because registered_only is true")
+			}
+		}
+	}
+	return append(p, s.circles()...)
+}
+
+// checkSubstitutes notes what is wrong with the list of one tool.
+func checkSubstitutes(p *fields.Problems, field, primary string, list []string) {
+	seen := map[string]bool{primary: true}
+	for i, name := range list {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		switch {
+		case name == "":
+			p.Add(at, `""`, "the name of a tool")
+		case name == primary:
+			p.Add(at, fmt.Sprintf("%.80q", name), "another tool than the primary")
+		case seen[name]:
+			p.Add(at, fmt.Sprintf("%.80q", name), "listed once")
+		}
+		seen[name] = true
+	}
+}
+
+func substitutesField(tool string) string { return fields.Key("tools", tool) + ".substitutes" }
+
+// circles returns a problem for each circle of substitutes, such as a, b and c where b
+// stands in for a, c for b and a for c. Such a circle takes it that lists are followed
+// further, and they are not. Two tools that stand in for each other make no circle.
+func (s *Settings) circles() (p fields.Problems) {
+	done := make(map[string]bool, len(s.Tools))
+	var path []string
+	var follow func(tool string)
+	follow = func(tool string) {
+		if i := slices.Index(path, tool); i >= 0 {
+			circle := strings.Join(append(slices.Clone(path[i:]), tool), " > ")
+			p.Add(substitutesField(path[len(path)-1]), fmt.Sprintf("part of the circle %.200q", circle),
+				"without a way back to the tool: a substitute's own substitutes are not tried")
+			return
+		}
+		if done[tool] {
+			return
+		}
+		path = append(path, tool)
+		for _, next := range s.Tools[tool].Substitutes {
+			if !slices.Contains(s.Tools[next].Substitutes, tool) {
+				follow(next)
+			}
+		}
+		path = path[:len(path)-1]
+		done[tool] = true
+	}
+	for _, tool := range slices.Sorted(maps.Keys(s.Tools)) {
+		follow(tool)
+	}
+	return p
+}
+
+// clone returns a copy that shares nothing with s that can be changed.
+func (s Settings) clone() Settings {
+	s.Tools = maps.Clone(s.Tools)
+	for name, t := range s.Tools {
+		t.Breaker, t.Policy = cloneOf(t.Breaker), cloneOf(t.Policy)
+		t.Substitutes, t.Labels = slices.Clone(t.Substitutes), maps.Clone(t.Labels)
+		s.Tools[name] = t
+	}
+	return s
+}
+
+func cloneOf[T any](v *T) *T {
+	if v == nil {
+		return nil
+	}
+	c := *v
+	return &c
 }
 
 // Event is what GuardConfig.Observe hears, one attempt or one call has ended, and what
@@ -395,21 +586,4 @@ func configError(problems fields.Problems) error {
 		errs[i] = (*ConfigError)(&problems[i])
 	}
 	return errors.Join(errs...)
-}
-
-// readJSON sets c to start with what data says, or leaves c as it is after an error.
-func readJSON[T any](c *T, start T, data []byte, table func(*T) fields.Table) error {
-	err := configError(table(&start).Read(data))
-	if err == nil {
-		*c = start
-	}
-	return err
-}
-
-func writeJSON(t fields.Table) ([]byte, error) {
-	data, err := t.JSON()
-	if err != nil {
-		return nil, fmt.Errorf("toolhealth: config: %w", err)
-	}
-	return data, nil
 }

@@ -1,8 +1,6 @@
 package toolhealth
 
 import (
-	"encoding/json"
-	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -38,9 +36,48 @@ func TestConfig_Defaults(t *testing.T) {
 	assert.Equal(t, Config{Breaker: DefaultBreakerConfig(), MaxTools: 10000}, DefaultConfig())
 	assert.NoError(t, DefaultConfig().Validate())
 	assert.NoError(t, DefaultBreakerConfig().Validate())
-	assert.Equal(t, DefaultConfig(), NewRegistry().Config())
+	assert.Equal(t, Config{}, NewRegistry().Config())
 	assert.NoError(t, Config{}.Validate())
 	assert.NoError(t, BreakerConfig{}.Validate())
+}
+
+func TestBreakerConfig_ZeroIsDefault(t *testing.T) {
+	d := DefaultBreakerConfig()
+	assert.Equal(t, d, BreakerConfig{}.resolved())
+	assert.Equal(t, d, d.resolved(), "what is written out stays")
+	assert.Equal(t, d, BreakerConfig{FailureThreshold: 3, ProbeTimeout: 30 * time.Second}.resolved(), "a field that is zero has its default")
+}
+
+// Two fields have no default once any field is set.
+func TestBreakerConfig_ZeroThresholdAndLeaseAreOffInLiteral(t *testing.T) {
+	for _, c := range []BreakerConfig{{RecoveryDuration: 30 * time.Second}, {RecoveryDuration: 30 * time.Second, FailureThreshold: Off, ProbeTimeout: Off}} {
+		got := c.resolved()
+		want := DefaultBreakerConfig()
+		want.FailureThreshold, want.ProbeTimeout = 0, 0
+		assert.Equal(t, want, got)
+		assert.NoError(t, c.Validate())
+		b, err := NewBreaker(c)
+		require.NoError(t, err)
+		for range 100 {
+			b.RecordFailure(KindTimeout)
+		}
+		assert.True(t, b.AllowRequest(), "it counts and never opens")
+	}
+}
+
+func TestBreakerConfig_OffSwitchesEachRuleOff(t *testing.T) {
+	off := BreakerConfig{
+		FailureThreshold: Off, RecoveryDuration: Off, ProbeTimeout: Off, MaxOpenDuration: Off, RecoveryGrowth: Off,
+		RecoveryJitter: Off, ProbeSuccesses: Off, SlowCallDuration: Off, TripScore: Off, TripMinCalls: Off,
+	}
+	assert.NoError(t, off.Validate())
+	assert.Equal(t, BreakerConfig{}, off.resolved())
+}
+
+func TestConfig_MaxToolsOffIsNoBound(t *testing.T) {
+	assert.Equal(t, DefaultMaxTools, Config{}.bound())
+	assert.Equal(t, 7, Config{MaxTools: 7}.bound())
+	assert.Equal(t, math.MaxInt, Config{MaxTools: Off}.bound())
 }
 
 func TestBreakerConfig_ValidateChecksEveryField(t *testing.T) {
@@ -51,45 +88,47 @@ func TestBreakerConfig_ValidateChecksEveryField(t *testing.T) {
 		value  string // "" if it is allowed
 		right  string
 	}{
-		{"failure_threshold", func(c *BreakerConfig) { c.FailureThreshold = -1 }, "-1", "0 or more"},
+		{"failure_threshold", func(c *BreakerConfig) { c.FailureThreshold = -2 }, "-2", "0 or more, or Off"},
 		{"failure_threshold", func(c *BreakerConfig) { c.FailureThreshold = 1 }, "", ""},
 		{"failure_threshold", func(c *BreakerConfig) { c.FailureThreshold = math.MaxInt }, "", ""},
-		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = -1 }, "-1ns", years},
-		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = 0 }, "0s", "more than 0s unless failure_threshold is 0"},
-		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration, c.FailureThreshold = 0, 0 }, "", ""},
+		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = -2 }, "-2ns", years + ", or Off"},
+		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = 0 }, "", ""},
+		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = Off }, "off", "more than 0s unless failure_threshold is off"},
+		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration, c.FailureThreshold = Off, 0 }, "", ""},
+		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration, c.FailureThreshold = Off, Off }, "", ""},
 		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = 1 }, "", ""},
 		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = 10*time.Minute + 1 }, "10m0.000000001s", "at most max_open_duration, which is 10m0s"},
 		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration = 10 * time.Minute }, "", ""},
-		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration, c.MaxOpenDuration = 87600*time.Hour, 0 }, "", ""},
-		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration, c.MaxOpenDuration = 87600*time.Hour+1, 0 }, "87600h0m0.000000001s", years},
-		{"probe_timeout", func(c *BreakerConfig) { c.ProbeTimeout = -time.Second }, "-1s", years},
+		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration, c.MaxOpenDuration = 87600*time.Hour, Off }, "", ""},
+		{"recovery_duration", func(c *BreakerConfig) { c.RecoveryDuration, c.MaxOpenDuration = 87600*time.Hour+1, Off }, "87600h0m0.000000001s", years},
+		{"probe_timeout", func(c *BreakerConfig) { c.ProbeTimeout = -time.Second }, "-1s", years + ", or Off"},
 		{"probe_timeout", func(c *BreakerConfig) { c.ProbeTimeout = 0 }, "", ""},
 		{"probe_timeout", func(c *BreakerConfig) { c.ProbeTimeout = math.MaxInt64 }, "2562047h47m16.854775807s", years},
-		{"max_open_duration", func(c *BreakerConfig) { c.MaxOpenDuration = -time.Second }, "-1s", years},
+		{"max_open_duration", func(c *BreakerConfig) { c.MaxOpenDuration = -time.Second }, "-1s", years + ", or Off"},
 		{"max_open_duration", func(c *BreakerConfig) { c.MaxOpenDuration = 0 }, "", ""},
 		{"max_open_duration", func(c *BreakerConfig) { c.MaxOpenDuration = math.MaxInt64 }, "2562047h47m16.854775807s", years},
-		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = -2 }, "-2", "0, or between 1 and 1000"},
+		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = -2 }, "-2", "0, or between 1 and 1000, or Off"},
 		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = 0 }, "", ""},
 		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = 0.99 }, "0.99", "0, or between 1 and 1000"},
 		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = 1000 }, "", ""},
 		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = 1000.5 }, "1000.5", "0, or between 1 and 1000"},
 		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = math.NaN() }, "NaN", "0, or between 1 and 1000"},
 		{"recovery_growth", func(c *BreakerConfig) { c.RecoveryGrowth = math.Inf(1) }, "+Inf", "0, or between 1 and 1000"},
-		{"recovery_jitter", func(c *BreakerConfig) { c.RecoveryJitter = -0.1 }, "-0.1", "between 0 and 1"},
+		{"recovery_jitter", func(c *BreakerConfig) { c.RecoveryJitter = -0.1 }, "-0.1", "between 0 and 1, or Off"},
 		{"recovery_jitter", func(c *BreakerConfig) { c.RecoveryJitter = 1 }, "", ""},
 		{"recovery_jitter", func(c *BreakerConfig) { c.RecoveryJitter = 1.01 }, "1.01", "between 0 and 1"},
 		{"recovery_jitter", func(c *BreakerConfig) { c.RecoveryJitter = math.NaN() }, "NaN", "between 0 and 1"},
-		{"recovery_jitter", func(c *BreakerConfig) { c.RecoveryJitter = math.Inf(-1) }, "-Inf", "between 0 and 1"},
-		{"probe_successes", func(c *BreakerConfig) { c.ProbeSuccesses = -1 }, "-1", "0 or more"},
+		{"recovery_jitter", func(c *BreakerConfig) { c.RecoveryJitter = math.Inf(-1) }, "-Inf", "between 0 and 1, or Off"},
+		{"probe_successes", func(c *BreakerConfig) { c.ProbeSuccesses = -2 }, "-2", "0 or more, or Off"},
 		{"probe_successes", func(c *BreakerConfig) { c.ProbeSuccesses = 0 }, "", ""},
-		{"slow_call_duration", func(c *BreakerConfig) { c.SlowCallDuration = -1 }, "-1ns", years},
+		{"slow_call_duration", func(c *BreakerConfig) { c.SlowCallDuration = -2 }, "-2ns", years + ", or Off"},
 		{"slow_call_duration", func(c *BreakerConfig) { c.SlowCallDuration = 87600 * time.Hour }, "", ""},
 		{"slow_call_duration", func(c *BreakerConfig) { c.SlowCallDuration = 87601 * time.Hour }, "87601h0m0s", years},
-		{"trip_score", func(c *BreakerConfig) { c.TripScore = -1e-9 }, "-1e-09", "between 0 and 1"},
+		{"trip_score", func(c *BreakerConfig) { c.TripScore = -1e-9 }, "-1e-09", "between 0 and 1, or Off"},
 		{"trip_score", func(c *BreakerConfig) { c.TripScore = 1 }, "", ""},
 		{"trip_score", func(c *BreakerConfig) { c.TripScore = 80 }, "80", "between 0 and 1"},
 		{"trip_score", func(c *BreakerConfig) { c.TripScore = math.NaN() }, "NaN", "between 0 and 1"},
-		{"trip_min_calls", func(c *BreakerConfig) { c.TripMinCalls = -10 }, "-10", "0 or more"},
+		{"trip_min_calls", func(c *BreakerConfig) { c.TripMinCalls = -10 }, "-10", "0 or more, or Off"},
 		{"trip_min_calls", func(c *BreakerConfig) { c.TripMinCalls = 0 }, "", ""},
 	} {
 		config := DefaultBreakerConfig()
@@ -110,25 +149,25 @@ func TestBreakerConfig_ValidateChecksEveryField(t *testing.T) {
 func TestGuardConfig_DurationsOfTenYearsAreValid(t *testing.T) {
 	const most = 87600 * time.Hour
 	policy := Policy{Timeout: most, BackoffBase: most, BackoffMax: most, MaxWait: most}
-	assert.NoError(t, GuardConfig{Default: policy, DeadlineFloor: most}.Validate())
+	assert.NoError(t, GuardConfig{Default: policy}.Validate())
 	var got []string
 	policy = Policy{Timeout: most + 1, BackoffBase: most + 1, BackoffMax: most + 1, MaxWait: most + 1}
-	for _, p := range configProblems(t, GuardConfig{Default: policy, DeadlineFloor: most + 1}.Validate()) {
+	for _, p := range configProblems(t, GuardConfig{Default: policy}.Validate()) {
 		assert.Equal(t, "87600h0m0.000000001s", p.Value)
 		got = append(got, p.Field)
 	}
-	assert.Equal(t, []string{"default.timeout", "default.backoff_base", "default.backoff_max", "default.max_wait", "deadline_floor"}, got)
+	assert.Equal(t, []string{"default.timeout", "default.backoff_base", "default.backoff_max", "default.max_wait"}, got)
 }
 
 func TestConfig_ValidateReportsEveryProblem(t *testing.T) {
 	bad := BreakerConfig{
-		FailureThreshold: -1, RecoveryDuration: -1, ProbeTimeout: -1, MaxOpenDuration: -1, RecoveryGrowth: -1,
-		RecoveryJitter: -1, ProbeSuccesses: -1, SlowCallDuration: -1, TripScore: -1, TripMinCalls: -1,
+		FailureThreshold: -2, RecoveryDuration: -2, ProbeTimeout: -2, MaxOpenDuration: -2, RecoveryGrowth: -2,
+		RecoveryJitter: -2, ProbeSuccesses: -2, SlowCallDuration: -2, TripScore: -2, TripMinCalls: -2,
 	}
 	c := Config{
 		Breaker:  bad,
-		Tools:    map[string]BreakerConfig{"b": bad, "a": {FailureThreshold: 1}, "": {}},
-		MaxTools: -1,
+		Tools:    map[string]BreakerConfig{"b": bad, "a": {FailureThreshold: 1, RecoveryDuration: Off}, "": {}},
+		MaxTools: -2,
 	}
 	fields := []string{
 		"failure_threshold", "recovery_duration", "probe_timeout", "max_open_duration", "recovery_growth",
@@ -160,9 +199,9 @@ func TestConfig_ValidateChecksMaxToolsAndNames(t *testing.T) {
 	assert.EqualError(t, Config{Tools: map[string]BreakerConfig{"": {}}}.Validate(),
 		`toolhealth: config: tools is the key "", must be a name that is not empty`)
 	long := strings.Repeat("x", 1<<20)
-	err := Config{Tools: map[string]BreakerConfig{long + "\x1b[31m": {TripMinCalls: -1}}}.Validate()
+	err := Config{Tools: map[string]BreakerConfig{long + "\x1b[31m": {TripMinCalls: -2}}}.Validate()
 	assert.Less(t, len(err.Error()), 300, "a long name is cut")
-	err = Config{Tools: map[string]BreakerConfig{"\x1b[31m": {TripMinCalls: -1}}}.Validate()
+	err = Config{Tools: map[string]BreakerConfig{"\x1b[31m": {TripMinCalls: -2}}}.Validate()
 	assert.NotContains(t, err.Error(), "\x1b")
 }
 
@@ -175,136 +214,19 @@ func TestConfig_IsCopiedInAndOut(t *testing.T) {
 	delete(c.Tools, "a")
 	got := r.Config()
 	assert.Equal(t, map[string]BreakerConfig{"a": own}, got.Tools)
-	assert.Equal(t, 10000, got.MaxTools, "0 means the default")
 	got.Tools["b"] = own
 	assert.Len(t, r.Config().Tools, 1)
-}
-
-func TestConfig_JSONRoundTrip(t *testing.T) {
-	c := Config{
-		Breaker: BreakerConfig{
-			FailureThreshold: 4, RecoveryDuration: 90 * time.Second, ProbeTimeout: 1500 * time.Millisecond,
-			MaxOpenDuration: time.Hour, RecoveryGrowth: 2.5, RecoveryJitter: 0.25, ProbeSuccesses: 2,
-			SlowCallDuration: 7, TripScore: 0.4, TripMinCalls: 12,
-		},
-		Tools:    map[string]BreakerConfig{"a": {FailureThreshold: 9}, "b": {TripMinCalls: 1}},
-		MaxTools: 77, RegisteredOnly: true,
-	}
-	const breaker = `{"failure_threshold":4,"recovery_duration":"1m30s","probe_timeout":"1.5s","max_open_duration":"1h0m0s",` +
-		`"recovery_growth":2.5,"recovery_jitter":0.25,"probe_successes":2,"slow_call_duration":"7ns","trip_score":0.4,"trip_min_calls":12}`
-	text, err := json.Marshal(c.Breaker)
-	require.NoError(t, err)
-	assert.Equal(t, breaker, string(text))
-	text, err = json.Marshal(c)
-	require.NoError(t, err)
-	assert.Contains(t, string(text), `{"breaker":`+breaker+`,"tools":{"a":{`)
-	assert.Contains(t, string(text), `,"max_tools":77,"registered_only":true}`)
-	var back Config
-	require.NoError(t, json.Unmarshal(text, &back))
-	assert.Equal(t, c, back)
-	text, err = json.Marshal(Config{})
-	require.NoError(t, err)
-	assert.NotContains(t, string(text), "tools\":{", "no tools, no key")
-}
-
-func TestConfig_AbsentKeyKeepsValue(t *testing.T) {
-	var c Config
-	require.NoError(t, json.Unmarshal([]byte(`{}`), &c))
-	assert.Equal(t, DefaultConfig(), c, "a zero receiver starts from the defaults")
-
-	c = Config{}
-	require.NoError(t, json.Unmarshal([]byte(`{"breaker":{"failure_threshold":5},"tools":{"a":{"probe_timeout":"1s"},"b":{}}}`), &c))
-	want := DefaultConfig()
-	want.Breaker.FailureThreshold = 5
-	a := want.Breaker
-	a.ProbeTimeout = time.Second
-	want.Tools = map[string]BreakerConfig{"a": a, "b": want.Breaker}
-	assert.Equal(t, want, c, "an override names only what differs from breaker")
-
-	require.NoError(t, json.Unmarshal([]byte(`{"registered_only":true}`), &c))
-	want.RegisteredOnly = true
-	assert.Equal(t, want, c, "a receiver that is set keeps its values, the tools too")
-	require.NoError(t, json.Unmarshal([]byte(`{"tools":{"c":{}},"max_tools":3}`), &c))
-	want.MaxTools, want.Tools = 3, map[string]BreakerConfig{"c": want.Breaker}
-	assert.Equal(t, want, c, "tools replaces them all")
-
-	for _, set := range []Config{
-		{MaxTools: 7}, {RegisteredOnly: true}, {Breaker: BreakerConfig{TripMinCalls: 1}}, {Tools: map[string]BreakerConfig{}},
-	} {
-		got := set
-		require.NoError(t, json.Unmarshal([]byte(`{"breaker":null,"tools":null,"max_tools":null}`), &got))
-		assert.Equal(t, set, got, "a receiver that is not zero has no defaults put in")
-	}
-	b := BreakerConfig{TripMinCalls: 4}
-	require.NoError(t, json.Unmarshal([]byte(`{"failure_threshold":1}`), &b))
-	assert.Equal(t, BreakerConfig{FailureThreshold: 1, TripMinCalls: 4}, b)
-}
-
-func TestConfig_OverrideInheritsFromLaterBreaker(t *testing.T) {
-	var c Config
-	require.NoError(t, json.Unmarshal([]byte(`{"tools":{"a":{}},"breaker":{"failure_threshold":8}}`), &c))
-	assert.Equal(t, 8, c.Tools["a"].FailureThreshold)
-}
-
-func TestConfig_InvalidJSONChangesNothing(t *testing.T) {
-	for text, says := range map[string]string{
-		`{"breaker":{"failure_treshold":1}}`:         "breaker.failure_treshold is unknown, must be one of failure_threshold, recovery_duration,",
-		`{"braker":{}}`:                              "toolhealth: config: braker is unknown, must be one of breaker, tools, max_tools, registered_only",
-		`{"max_tools":1,"tools":{"x":{"y":1}}}`:      `config: tools["x"].y is unknown`,
-		`{"max_tools":1,"tools":{"x":[]}}`:           `config: tools["x"] is [], must be an object`,
-		`{"breaker":{"probe_timeout":30}}`:           `breaker.probe_timeout is 30, must be a duration such as "30s"`,
-		`{"breaker":{"probe_timeout":"30"}}`:         `breaker.probe_timeout is "30", must be a duration such as "30s"`,
-		`{"breaker":{"recovery_duration":"soon"}}`:   `recovery_duration is "soon", must be a duration such as "30s"`,
-		`{"registered_only":true,"max_tools":"ten"}`: `max_tools is "ten", must be a whole number`,
-		`[]`:                            `toolhealth: config: the configuration is [], must be an object`,
-		`{"max_tools":1,"max_tools":1}`: `toolhealth: config: max_tools is given twice, must be given once`,
-		`{"registered_only":true,"breaker":{"trip_score":"high"}}`: `breaker.trip_score is "high", must be a number`,
-	} {
-		c := Config{MaxTools: 5, Tools: map[string]BreakerConfig{"keep": {}}, Breaker: BreakerConfig{TripMinCalls: 3}}
-		err := c.UnmarshalJSON([]byte(text))
-		assert.ErrorContains(t, err, says, text)
-		assert.ErrorContains(t, json.Unmarshal([]byte(text), &c), says, text)
-		assert.Equal(t, Config{MaxTools: 5, Tools: map[string]BreakerConfig{"keep": {}}, Breaker: BreakerConfig{TripMinCalls: 3}}, c, text)
-	}
-	b := BreakerConfig{TripMinCalls: 3}
-	assert.Error(t, json.Unmarshal([]byte(`{"failure_threshold":1,"trip_score":"x"}`), &b))
-	assert.Equal(t, BreakerConfig{TripMinCalls: 3}, b)
-}
-
-func TestConfig_JSONIsValidatedWhenUsed(t *testing.T) {
-	var c Config
-	require.NoError(t, json.Unmarshal([]byte(`{"breaker":{"failure_threshold":-1}}`), &c))
-	_, err := NewRegistryWithConfig(c)
-	var problem *ConfigError
-	require.True(t, errors.As(err, &problem))
-	assert.Equal(t, "breaker.failure_threshold", problem.Field)
-}
-
-func TestConfig_JSONReportsEveryProblem(t *testing.T) {
-	var c Config
-	err := json.Unmarshal([]byte(`{"max_tools":1.5,"registered_only":1,"breaker":[],"tools":{"a":{"x":1,"probe_timeout":2},"b":3}}`), &c)
-	assert.EqualError(t, err, `toolhealth: config: breaker is [], must be an object
-toolhealth: config: tools["a"].probe_timeout is 2, must be a duration such as "30s"
-toolhealth: config: tools["a"].x is unknown, must be one of failure_threshold, recovery_duration, probe_timeout, max_open_duration, recovery_growth, recovery_jitter, probe_successes, slow_call_duration, trip_score, trip_min_calls
-toolhealth: config: tools["b"] is 3, must be an object
-toolhealth: config: max_tools is 1.5, must be a whole number
-toolhealth: config: registered_only is 1, must be true or false`, "in the order of the fields")
-	assert.Equal(t, Config{}, c)
-	assert.EqualError(t, json.Unmarshal([]byte(`{"tools":{"a":{}},"zones":1}`), &c),
-		"toolhealth: config: zones is unknown, must be one of breaker, tools, max_tools, registered_only")
-	assert.EqualError(t, json.Unmarshal([]byte(`{"about":1,"max_tools":1.5}`), &c), `toolhealth: config: max_tools is 1.5, must be a whole number
-toolhealth: config: about is unknown, must be one of breaker, tools, max_tools, registered_only`, "what comes after an unknown key is read, too")
-	assert.EqualError(t, json.Unmarshal([]byte(`{"tools":[]}`), &c), "toolhealth: config: tools is [], must be an object")
-}
-
-func TestConfig_MarshalErrorNamesField(t *testing.T) {
-	_, err := json.Marshal(BreakerConfig{TripScore: math.NaN()})
-	assert.ErrorContains(t, err, "toolhealth: config: trip_score: ")
-	_, err = json.Marshal(Config{Tools: map[string]BreakerConfig{"a": {RecoveryGrowth: math.Inf(1)}}})
-	assert.ErrorContains(t, err, `toolhealth: config: tools["a"].recovery_growth: `)
 }
 
 func TestBreakerConfig_BoundOfOneNanosecondIsBound(t *testing.T) {
 	c := BreakerConfig{FailureThreshold: 1, RecoveryDuration: 2, MaxOpenDuration: 1}
 	assert.ErrorContains(t, c.Validate(), "recovery_duration is 2ns, must be at most max_open_duration")
+}
+
+// The default of one field can be wrong beside a value of another.
+func TestBreakerConfig_DefaultsAreCheckedBesideWhatIsSet(t *testing.T) {
+	assert.EqualError(t, BreakerConfig{FailureThreshold: 1, MaxOpenDuration: 10 * time.Second}.Validate(),
+		"toolhealth: config: recovery_duration is the default 30s, must be at most max_open_duration, which is 10s")
+	assert.EqualError(t, BreakerConfig{FailureThreshold: 1, RecoveryDuration: time.Hour}.Validate(),
+		"toolhealth: config: recovery_duration is 1h0m0s, must be at most max_open_duration, which is 10m0s")
 }

@@ -189,7 +189,7 @@ func TestRegistry_StartsNoGoroutine(t *testing.T) {
 		}
 		r.Isolate(tool, "")
 	}
-	require.NoError(t, r.SetConfig(Config{}))
+	require.NoError(t, r.SetConfig(Config{Breaker: BreakerConfig{FailureThreshold: Off}}))
 	r.HealthSummary()
 	stop()
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before)

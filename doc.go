@@ -12,11 +12,10 @@
 // it returns; or use [Call]. A Guard retries with back-off and a budget, limits the time
 // of an attempt, checks results, turns panics into errors and goes on to substitutes.
 // The error is a [ToolError]: [ModelText] makes of it what the model may read, Details is
-// for logs, Reason says why the call ended. Set Timeout, which is none by default, and SideEffects for
-// tools that act.
+// for logs, Reason says why the call ended. Set SideEffects for tools that act, and a
+// Timeout that fits your tools: it is 2m by default.
 //
-//	gate := &toolhealth.Gate{Registry: toolhealth.NewRegistry()}
-//	guard, err := toolhealth.NewGuard(gate, toolhealth.DefaultGuardConfig())
+//	guard, err := toolhealth.New(toolhealth.Settings{})
 //	...
 //	search := toolhealth.Wrap(guard, "search", client.Search)
 //	out, err := search.Call(ctx, query)
@@ -51,6 +50,10 @@
 // cooldown that began when the lease ended. [Registry.Available] and everything else
 // that reads answer as the gate would, at every instant. [Permit] says what the end of
 // a call does in each state.
+//
+// [New] makes a guard with everything below it, from [Settings] that [Load] reads from a
+// file. [Guard.SetSettings] changes them while they are in use. In every configuration a
+// field that is zero has its default, and [Off] switches its rule off.
 //
 // An operator can hold a tool open with [Registry.Isolate], close it with
 // [Registry.Reset], and change every rule with [Registry.SetConfig] while it is in use.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"os"
@@ -253,7 +254,7 @@ func ExampleRegistry_All() {
 	// true
 }
 
-// A configuration for single tools, in Go and in JSON.
+// A configuration for single tools. Each is whole: start from a copy of the default.
 func ExampleConfig() {
 	config := toolhealth.DefaultConfig()
 	patient := config.Breaker
@@ -270,18 +271,12 @@ func ExampleConfig() {
 	}
 	fmt.Println(registry.Available("crawler"), registry.Available("search"))
 
-	// The same from a file: an absent key keeps its default.
-	var loaded toolhealth.Config
-	err = json.Unmarshal([]byte(`{"tools": {"crawler": {"failure_threshold": 10}}}`), &loaded)
-	fmt.Println(err, loaded.Tools["crawler"] == patient, loaded.MaxTools)
-
 	// An invalid configuration returns an error that names each field.
-	loaded.Breaker.RecoveryDuration = -time.Second
-	fmt.Println(registry.SetConfig(loaded))
+	config.Breaker.RecoveryDuration = -time.Second
+	fmt.Println(registry.SetConfig(config))
 	// Output:
 	// true false
-	// <nil> true 10000
-	// toolhealth: config: breaker.recovery_duration is -1s, must be between 0s and 87600h0m0s
+	// toolhealth: config: breaker.recovery_duration is -1s, must be between 0s and 87600h0m0s, or Off
 }
 
 // A hook hears of every transition, in order for each tool.
@@ -423,8 +418,7 @@ func newExampleGuard(change func(*toolhealth.GuardConfig), substitutes map[strin
 	if err != nil {
 		panic(err)
 	}
-	config := toolhealth.DefaultGuardConfig()
-	config.Default.BackoffBase = 0
+	config := toolhealth.GuardConfig{Default: toolhealth.Policy{BackoffBase: toolhealth.Off}}
 	if change != nil {
 		change(&config)
 	}
@@ -586,10 +580,9 @@ func ExampleToolError_MarshalJSON() {
 // too.
 func ExampleGuard_Next() {
 	registry := toolhealth.NewRegistry()
-	config := toolhealth.DefaultGuardConfig()
-	config.Default.MaxAttempts = 5
-	config.Default.Jitter = 0
-	config.Default.BackoffBase = time.Millisecond
+	config := toolhealth.GuardConfig{
+		Default: toolhealth.Policy{MaxAttempts: 5, Jitter: toolhealth.Off, BackoffBase: time.Millisecond},
+	}
 	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: registry}, config)
 	if err != nil {
 		fmt.Println(err)
@@ -707,24 +700,57 @@ func callByName(ctx context.Context, registry *toolhealth.Registry, tool, args s
 	return out
 }
 
-func newGuard(file []byte) (*toolhealth.Guard, error) {
-	var c struct {
-		Health      toolhealth.Config
-		Guard       toolhealth.GuardConfig
-		Substitutes map[string][]string
-	}
-	if err := json.Unmarshal(file, &c); err != nil {
-		return nil, err
-	}
-	registry, err := toolhealth.NewRegistryWithConfig(c.Health)
+func newGuard(file io.Reader) (*toolhealth.Guard, error) {
+	settings, err := toolhealth.Load(file)
 	if err != nil {
-		return nil, err
+		return nil, err // it names every field that is wrong
 	}
-	router, err := toolhealth.NewHealthRouter(c.Substitutes)
+	return toolhealth.New(settings)
+}
+
+// One file says everything. What is wrong in it is said at once.
+func ExampleLoad() {
+	settings, err := toolhealth.Load(strings.NewReader(`{
+		"policy": {"timeout": "10s"},
+		"tools": {
+			"search": {"substitutes": ["archive"]},
+			"mail": {"policy": {"side_effects": true}, "labels": {"team": "office"}}
+		}
+	}`))
+	fmt.Println(err, settings.Tools["search"].Substitutes, settings.Tools["mail"].Policy.Timeout)
+
+	_, err = toolhealth.Load(strings.NewReader(`{
+		"policy": {"timeout": 10, "max_attempt": 3},
+		"tools": {"search": {"substitutes": ["search"]}}
+	}`))
+	fmt.Println(err)
+	// Output:
+	// <nil> [archive] 10s
+	// toolhealth: config: policy.timeout is 10, must be a duration such as "30s"
+	// toolhealth: config: policy.max_attempt is unknown, must be one of max_attempts, timeout, backoff_base, backoff_max, backoff_factor, jitter, max_wait, retry_budget, retry_refill, side_effects, detach
+	// toolhealth: config: tools["search"].substitutes[0] is "search", must be another tool than the primary
+}
+
+// Other settings take effect at once, and nothing that is known is lost.
+func ExampleGuard_SetSettings() {
+	guard, err := toolhealth.New(toolhealth.Settings{})
 	if err != nil {
-		return nil, err
+		fmt.Println(err)
+		return
 	}
-	return toolhealth.NewGuard(&toolhealth.Gate{Registry: registry, Router: router}, c.Guard)
+	find := func(_ context.Context, tool string) (string, error) { return "a page of the " + tool, nil }
+	guard.Registry().Isolate("search", "alice")
+	_, err = toolhealth.Call(context.Background(), guard, "search", find)
+	fmt.Println(err)
+
+	settings := guard.Settings() // what is in force
+	settings.Tools = map[string]toolhealth.ToolSettings{"search": {Substitutes: []string{"archive"}}}
+	fmt.Println(guard.SetSettings(settings))
+	fmt.Println(toolhealth.Call(context.Background(), guard, "search", find))
+	// Output:
+	// tool temporarily unavailable: taken out of service
+	// <nil>
+	// a page of the archive <nil>
 }
 
 // By name: for engines that cannot carry a permit from before a call to after it.
@@ -760,10 +786,10 @@ func Example_gate() {
 // A Guard: around the call, with retries, time limits and substitutes.
 func Example_guard() {
 	const file = `{
-		"guard": {"default": {"timeout": "10s"}},
-		"substitutes": {"search": ["search_backup"]}
+		"policy": {"timeout": "10s"},
+		"tools": {"search": {"substitutes": ["search_backup"]}}
 	}`
-	guard, err := newGuard([]byte(file))
+	guard, err := newGuard(strings.NewReader(file))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -777,7 +803,7 @@ func Example_guard() {
 	fmt.Println(search.Call(context.Background(), "go"))
 
 	// Without a substitute that works, the error says why it stopped.
-	guard, _ = newGuard([]byte(file))
+	guard, _ = newGuard(strings.NewReader(file))
 	search, _ = wrapSearch(guard, "search", "search")
 	_, err = search.Call(context.Background(), "go")
 	failed, _ := errors.AsType[*toolhealth.ToolError](err)
@@ -791,14 +817,13 @@ func Example_guard() {
 
 // A policy of one tool is whole in Go: start from a copy of the default. This mail is
 // sent once, unless an attempt surely never reached the server.
-func ExampleGuardConfig_tools() {
-	config := toolhealth.DefaultGuardConfig()
-	config.Default.Timeout = 10 * time.Second
-	mail := config.Default
+func ExampleToolSettings() {
+	settings := toolhealth.Settings{Policy: toolhealth.Policy{Timeout: 10 * time.Second}}
+	mail := settings.Policy
 	mail.SideEffects = true
-	config.Tools = map[string]toolhealth.Policy{"mail": mail}
+	settings.Tools = map[string]toolhealth.ToolSettings{"mail": {Policy: &mail}}
 
-	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: toolhealth.NewRegistry()}, config)
+	guard, err := toolhealth.New(settings)
 	if err != nil {
 		fmt.Println(err)
 		return

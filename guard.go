@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"github.com/toolhealth/toolhealth/internal/flight"
 	"github.com/toolhealth/toolhealth/internal/frame"
 	"github.com/toolhealth/toolhealth/internal/machine"
-	"github.com/toolhealth/toolhealth/internal/retry"
 )
 
 // Guard makes calls. It asks the gate before each attempt and reports to it after,
@@ -41,10 +39,11 @@ import (
 // a timer only for a Timeout and for a back-off. The zero Guard, and a nil one, makes
 // each call once and keeps nothing.
 type Guard struct {
-	gate   *Gate
-	config GuardConfig
-	tools  map[string]*Policy // config.Tools
-	base   time.Time          // of durations, where there is no registry
+	// rules is replaced as a whole by SetSettings. A call loads it once and keeps to
+	// it. It is nil in the zero Guard.
+	rules atomic.Pointer[ruleSet]
+	live  atomic.Pointer[Gate] // the gate of rules, for gates from before; nil if the guard is not of New
+	mu    sync.Mutex           // held to put other Settings in force
 	// wrapped has the substitutes of wrapped tools in their order, a []string by the
 	// tool's name. Substitute writes, the latest copy of a Tool last; Offer reads.
 	wrapped sync.Map
@@ -52,7 +51,8 @@ type Guard struct {
 
 // NewGuard returns a guard on top of a gate, or every problem of the configuration at
 // once. A nil gate means the zero Gate. The Gate's Router is used in each call: the
-// primary first, its substitutes when it is refused or fails for good.
+// primary first, its substitutes when it is refused or fails for good. [New] makes the
+// gate, too.
 func NewGuard(gate *Gate, config GuardConfig) (*Guard, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -60,49 +60,19 @@ func NewGuard(gate *Gate, config GuardConfig) (*Guard, error) {
 	if gate == nil {
 		gate = new(Gate)
 	}
-	g := &Guard{gate: gate, config: config, tools: make(map[string]*Policy), base: time.Now()}
-	for tool, p := range config.Tools {
-		g.tools[tool] = &p
-	}
+	g := new(Guard)
+	g.rules.Store(newRuleSet(gate, config))
 	return g, nil
 }
 
-// Gate returns the gate that the guard asks, to call tools without the guard's
-// retries. It is nil if the guard has none; a nil Gate is like the zero one.
-func (g *Guard) Gate() *Gate {
-	if g == nil {
-		return nil
+// ruled returns the rules in force. Those of the zero Guard make each call once.
+func (g *Guard) ruled() *ruleSet {
+	if g != nil {
+		if rs := g.rules.Load(); rs != nil {
+			return rs
+		}
 	}
-	return g.gate
-}
-
-// Registry returns the registry that keeps the health of the guard's tools. It is nil
-// if nothing is kept; a nil Registry answers like the zero one.
-func (g *Guard) Registry() *Registry { return g.Gate().registry() }
-
-// Offer sorts tools as [Gate.Offer] does, and also knows the substitutes that
-// [Tool.Substitute] has given to tools without an entry in the Router.
-func (g *Guard) Offer(tools []string) (offer, leaveOut []string) {
-	return g.Gate().offer(tools, g.substitutes)
-}
-
-// substitutes returns the tools that may serve in the place of a tool.
-func (g *Guard) substitutes(tool string) []string {
-	names, listed := g.Gate().router().entry(tool)
-	if listed || g == nil {
-		return names
-	}
-	if order, ok := g.wrapped.Load(tool); ok {
-		return order.([]string)
-	}
-	return nil
-}
-
-func (g *Guard) policy(tool string) *Policy {
-	if p := g.tools[tool]; p != nil {
-		return p
-	}
-	return &g.config.Default
+	return &ruleSet{gate: new(Gate), usual: new(policy), base: time.Now()}
 }
 
 // Call makes one guarded call. It runs fn with the name of the tool that serves,
@@ -209,7 +179,7 @@ type (
 type call struct {
 	turn
 
-	g         *Guard
+	rules     *ruleSet
 	registry  *Registry       // nil if nothing is kept
 	ctx       context.Context // the caller's
 	caller    *callFrame      // the nearest frame of ctx; nil if there is none
@@ -218,6 +188,7 @@ type call struct {
 	requested string          // the tool that was asked for
 	acts      bool            // requested has side effects, so whatever serves for it has
 	wiring    *wiring         // of a Tool; nil for Call, whose function takes any name
+	broken    error           // why the policy is wrong
 
 	begun     int64
 	slot      *flight.Slot // of the call among the running ones; nil if requested is not tracked
@@ -234,7 +205,7 @@ type call struct {
 type turn struct {
 	tool       string
 	substitute bool // it is not the one that was asked for
-	policy     *Policy
+	policy     *policy
 	riding     bool // the call is part of an outer one of the same tool: neither admitted nor counted
 	admission
 	counts  *guardStats     // of tool; nil if it is not tracked
@@ -247,6 +218,7 @@ type turn struct {
 	lastErr error
 	checked bool          // lastErr is a check's
 	acting  bool          // the attempts further out know of the run
+	cut     bool          // the Timeout has ended the last attempt
 	failed  bool          // a failed attempt may have reached the tool
 	repeat  bool          // the tool is tried again after wait
 	token   bool          // of its budget, for that
@@ -257,11 +229,8 @@ func (c *call) begin(ctx context.Context, g *Guard, tool string) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	if g == nil || g.gate == nil {
-		g = &Guard{gate: new(Gate), base: time.Now()}
-	}
-	c.g, c.ctx, c.requested = g, ctx, tool
-	if r := g.gate.registry(); !r.inert() {
+	c.rules, c.ctx, c.requested = g.ruled(), ctx, tool
+	if r := c.rules.gate.registry(); !r.inert() {
 		c.registry = r
 	}
 	c.caller = frame.Of[CallInfo](ctx)
@@ -269,7 +238,8 @@ func (c *call) begin(ctx context.Context, g *Guard, tool string) {
 	if c.options.Info != nil {
 		*c.options.Info = CallInfo{}
 	}
-	c.tool, c.policy, c.begun = tool, g.policy(tool), c.now()
+	c.tool, c.begun = tool, c.now()
+	c.policy, c.broken = c.rules.of(tool)
 	c.acts = c.policy.SideEffects
 }
 
@@ -277,7 +247,7 @@ func (c *call) now() int64 {
 	if c.registry != nil {
 		return c.registry.now()
 	}
-	return since(c.g.base)
+	return since(c.rules.base)
 }
 
 // run makes the call and ends it, also if code of a user ends the goroutine. It
@@ -309,9 +279,13 @@ func (c *call) serve(try func() error) {
 		switch {
 		case c.caller.Inside(tool, c.registry): // it is running already, further out
 		case !c.wiring.serves(tool):
-			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Verdict: vNoFunction, Err: errNoFunction}, true)
+			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Verdict: vNotRun, Err: errNoFunction}, true)
 		default:
-			c.turn = turn{tool: tool, substitute: true, policy: c.g.policy(tool)}
+			c.turn = turn{tool: tool, substitute: true}
+			if c.policy, c.broken = c.rules.of(tool); c.broken != nil {
+				c.failBroken(true)
+				continue
+			}
 			c.take(c.admit(c.now()), try)
 		}
 	}
@@ -324,7 +298,7 @@ func (c *call) serve(try func() error) {
 // substitutes returns the tools that may serve in the place of the one that was
 // asked for, in their order.
 func (c *call) substitutes() []string {
-	names, listed := c.g.gate.router().entry(c.requested)
+	names, listed := c.rules.gate.router().entry(c.requested)
 	if !listed && c.wiring != nil {
 		return c.wiring.order
 	}
@@ -423,7 +397,7 @@ func (c *call) once(try func() error) {
 // tell tells Start of an attempt that begins. What Start takes is not the tool's time.
 func (c *call) tell() {
 	c.told = c.ctx
-	start := c.g.config.Start
+	start := c.rules.config.Start
 	if start == nil || c.riding {
 		return
 	}
@@ -436,11 +410,20 @@ func (c *call) tell() {
 	}
 }
 
+// failBroken notes that the tool cannot run because its policy is wrong.
+func (c *call) failBroken(replace bool) {
+	c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Verdict: vNotRun, Err: c.broken}, replace)
+}
+
 // sideEffects reports whether a run of the tool may change something.
 func (c *call) sideEffects() bool { return c.acts || c.policy.SideEffects }
 
 // start admits the first attempt.
 func (c *call) start() bool {
+	if c.broken != nil {
+		c.failBroken(false)
+		return false
+	}
 	if err := c.ctx.Err(); err != nil {
 		c.cancel(err, nil)
 		return false
@@ -538,7 +521,7 @@ func (c *call) done(err error) {
 	if c.checked = checked; checked {
 		err = check.error
 	}
-	c.last, c.lastErr = Verdict{}, err
+	c.last, c.lastErr, c.cut = Verdict{}, err, false
 	// Hooks and observers come last, since they may end the goroutine.
 	if err != nil {
 		c.classify(err)
@@ -588,7 +571,7 @@ func (c *call) classify(err error) {
 			c.report(c.registry, c.last, c.ended)
 		}
 	}()
-	if c.late && c.ctx.Err() == nil {
+	if c.cut = c.late && c.ctx.Err() == nil; c.cut {
 		err = &attemptTimeoutError{err}
 	}
 	ctx := c.ctx
@@ -596,7 +579,7 @@ func (c *call) classify(err error) {
 		ctx = withNotes(ctx, &c.frame.Attempt.Notes)
 	}
 	took := time.Duration(c.ended - c.admission.start)
-	v := verdictAt(ctx, c.g.gate.Classify, err, took, c.g.config.DeadlineFloor)
+	v := verdictAt(ctx, c.rules.gate.Classify, err, took, c.rules.gate.floor())
 	v.NotSent = v.NotSent && c.ctx.Err() == nil && c.speaksOfTool(err)
 	if c.node != nil {
 		v.RetryAfter = c.node.Value.bounded(v.RetryAfter)
@@ -625,7 +608,7 @@ func (c *call) speaksOfTool(err error) bool {
 // judge says how to go on after a failed attempt, and what wait goes with it.
 func (c *call) judge() (StopReason, time.Duration) {
 	limit := c.policy.MaxAttempts
-	if c.nested || c.substitute {
+	if c.nested || c.substitute || c.cut && c.policy.usualTimeout {
 		limit = 1 // retries are the outermost call's; a substitute has one attempt
 	}
 	var open StopReason
@@ -820,7 +803,7 @@ func (c *call) failure() *ToolError {
 
 // observed reports whether an observer hears of this call. A call that rides is
 // part of another.
-func (c *call) observed() bool { return c.g.config.Observe != nil && !c.riding }
+func (c *call) observed() bool { return c.rules.config.Observe != nil && !c.riding }
 
 func (c *call) observe(reason StopReason, wait time.Duration) {
 	if c.observed() {
@@ -848,7 +831,7 @@ func (c *call) observeEnd(e *ToolError) {
 // notify calls the observer, which may panic.
 func (c *call) notify(ctx context.Context, e Event) {
 	defer func() { _ = recover() }()
-	c.g.config.Observe(ctx, e)
+	c.rules.config.Observe(ctx, e)
 }
 
 // Decision says what to do after an attempt.
@@ -867,10 +850,8 @@ type Decision struct {
 // MaxAttempts, or with the reason for which the budget or MaxWait forbids a retry.
 // Else a retry is allowed.
 func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
-	if g == nil {
-		g = new(Guard)
-	}
-	r := g.gate.registry()
+	rules := g.ruled()
+	r := rules.gate.registry()
 	r.Record(tool, v, 0)
 	var d Decision
 	var stats *guardStats
@@ -887,7 +868,11 @@ func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 		}
 		return d
 	}
-	policy := g.policy(tool)
+	policy, err := rules.of(tool)
+	if err != nil {
+		d.Reason = StopNonRetryable
+		return d
+	}
 	open, wait := r.openFor(tool, v.Outcome)
 	d.Wait = max(v.RetryAfter, 0)
 	d.Reason = stopReason(v, attempt, policy.MaxAttempts, open, policy.SideEffects && !v.NotSent, false)
@@ -902,36 +887,6 @@ func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 		}
 	}
 	return d
-}
-
-// nextWait says how long to wait before the next attempt, and whether that costs a
-// token, or why there is none. room is the time that the caller has left. The wait that
-// the tool stated, or the back-off without its jitter, has to fit; the jitter takes at
-// most half of the room after it. A wait as the tool stated it costs no token.
-func (c *Policy) nextWait(v Verdict, attempt int, room time.Duration) (reason StopReason, wait time.Duration, costs bool) {
-	stated := max(v.RetryAfter, 0)
-	backoff := retry.Delay(c.BackoffBase, c.BackoffMax, c.BackoffFactor, attempt)
-	wait, least := retry.Spread(stated, backoff, c.Jitter, rand.Float64())
-	if least >= room || c.MaxWait > 0 && least > c.MaxWait {
-		if stated > 0 && stated == least {
-			return StopRateLimited, stated, false
-		}
-		return StopRetryExhausted, stated, false
-	}
-	if c.MaxWait > 0 {
-		wait = min(wait, c.MaxWait)
-	}
-	wait = min(wait, least+(room-least)/2)
-	return RetryAllowed, wait, c.RetryBudget > 0 && (stated == 0 || stated < least)
-}
-
-// takeToken takes a token for a retry, or counts that there is none.
-func (c *Policy) takeToken(stats *guardStats, now int64) bool {
-	if stats.tokens.Take(c.RetryBudget, c.RetryRefill, now) {
-		return true
-	}
-	stats.exhausted.Add(1)
-	return false
 }
 
 // CallInfo says how one guarded call went. It is complete when the call has returned,
@@ -988,6 +943,6 @@ var (
 	errGivenUp = WithVerdict(errors.New("the attempt around this call was given up"),
 		Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled})
 	errNoFunction = errors.New("no function was given for this tool")
-	vNoFunction   = Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, NotSent: true}
+	vNotRun       = Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, NotSent: true}
 	vCanceled     = Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled}
 )

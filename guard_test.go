@@ -20,7 +20,7 @@ import (
 func TestGuard_WaitsGrowUpToLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardOn(t, patient(t), func(c *GuardConfig) {
-			c.Default.MaxAttempts, c.Default.RetryBudget, c.Default.BackoffMax = 8, 0, 2*time.Second
+			c.Default.MaxAttempts, c.Default.RetryBudget, c.Default.BackoffMax = 8, Off, 2*time.Second
 		})
 		tool := failing(errBusy)
 		_, err := Call(t.Context(), g, "a", tool.run)
@@ -38,7 +38,7 @@ func TestGuard_CancellationEndsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := patient(t)
 		g := guardOn(t, r, func(c *GuardConfig) {
-			c.Default.MaxAttempts, c.Default.BackoffBase, c.Default.BackoffMax, c.Default.MaxWait = 5, 30*time.Second, 0, 0
+			c.Default.MaxAttempts, c.Default.BackoffBase, c.Default.BackoffMax, c.Default.MaxWait = 5, 30*time.Second, Off, Off
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ctx, info := WithCallInfo(ctx)
@@ -115,15 +115,14 @@ func TestGuard_EmptyAnswerIsContractFailure(t *testing.T) {
 	assert.Equal(t, KindContract, healthOf(t, r, "a").LastFailure)
 }
 
-func TestGuardConfig_DefaultAndZeroAreValid(t *testing.T) {
+func TestGuardConfig_ZeroIsDefault(t *testing.T) {
 	assert.NoError(t, GuardConfig{}.Validate())
-	d := DefaultGuardConfig()
-	assert.NoError(t, d.Validate())
-	assert.Equal(t, Policy{
-		MaxAttempts: 2, BackoffBase: 100 * time.Millisecond, BackoffMax: 5 * time.Second, BackoffFactor: 2,
-		Jitter: 1, MaxWait: 30 * time.Second, RetryBudget: 10, RetryRefill: 10 * time.Second,
-	}, d.Default)
-	assert.Equal(t, time.Second, d.DeadlineFloor)
+	assert.Equal(t, policy{Policy: Policy{
+		MaxAttempts: 2, Timeout: 2 * time.Minute, BackoffBase: 100 * time.Millisecond, BackoffMax: 5 * time.Second,
+		BackoffFactor: 2, Jitter: 1, MaxWait: 30 * time.Second, RetryBudget: 10, RetryRefill: 10 * time.Second,
+	}, usualTimeout: true}, *newPolicy(Policy{}))
+	assert.Equal(t, policy{}, *newPolicy(bare(Policy{})))
+	assert.Equal(t, time.Second, DefaultDeadlineFloor)
 	extreme := Policy{MaxAttempts: math.MaxInt, BackoffFactor: 1000, Jitter: 1, RetryBudget: math.MaxInt}
 	assert.NoError(t, GuardConfig{Default: extreme}.Validate())
 }
@@ -435,7 +434,7 @@ func TestGuard_AttemptTimeoutIsFailure(t *testing.T) {
 	for _, detach := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			r := NewRegistry()
-			g := guardOn(t, r, func(c *GuardConfig) { c.Default = Policy{Timeout: time.Second, Detach: detach} })
+			g := guardOn(t, r, func(c *GuardConfig) { c.Default = bare(Policy{Timeout: time.Second, Detach: detach}) })
 			for range 3 {
 				start := time.Now()
 				_, err := Call(t.Context(), g, "a", untilDone)
@@ -523,7 +522,7 @@ func TestGuard_CallFreesItsSlotOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const others = 5 // as many calls as there are slots at first
 		g := guardOn(t, patient(t), func(c *GuardConfig) { c.Default.MaxAttempts = 1 })
-		r := g.gate.Registry
+		r := g.Registry()
 		r.RecordSuccess("a", 0)
 		_, err := Call(t.Context(), g, "a", failing(errBusy).run, Partial(func(context.Context, *ToolError) (string, error) {
 			for range others {

@@ -3,6 +3,7 @@ package toolhealth
 import (
 	"encoding/json"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -72,8 +73,7 @@ type ToolHealth struct {
 	RetryAfter time.Duration `json:"retry_after_seconds"` // zero exactly if Available
 	// IsolatedBy is the operator that Isolate was given; "" if the tool is not isolated.
 	IsolatedBy string `json:"isolated_by,omitempty"`
-	// Labels are those that Register was given; nil without any. They are shared by all
-	// readers and must not be changed.
+	// Labels are a copy of those that Register was given, else of ToolSettings.Labels.
 	Labels map[string]string `json:"labels,omitempty"`
 
 	Score float64 `json:"score"` // 0.3 x success rate + 0.7 x EWMA
@@ -94,8 +94,8 @@ type ToolHealth struct {
 // 1, which grows when a key changes its meaning or goes away.
 //
 // It is for dashboards and people: no text of an error, no host name and no secret
-// is in it, only names of tools and operators, labels, kinds and numbers. It is no liveness probe: a
-// process whose tools are all down is not helped by a restart, which would forget
+// is in it, only names of tools and operators, labels, kinds and numbers. It is no
+// liveness probe: a process whose tools are all down is not helped by a restart, which would forget
 // what is known about them.
 type Summary struct {
 	At          time.Time    `json:"at"`
@@ -352,12 +352,16 @@ func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
 		InFlight:            e.stats.inFlight(),
 	}
 	h.Status = statusOf(h.Score, h.State)
+	labels := r.conf.Load().labels[h.Tool]
 	if m := e.remark.Load(); m != nil {
-		h.Labels = m.labels
+		if m.labels != nil {
+			labels = m.labels
+		}
 		if reason == machine.Isolated && m.epoch == s.Epoch {
 			h.IsolatedBy = m.by
 		}
 	}
+	h.Labels = maps.Clone(labels)
 	if g := e.guard.Load(); g != nil {
 		h.Guard = g.read(now)
 	}

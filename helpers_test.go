@@ -120,7 +120,8 @@ func endsGoroutine(f func()) {
 }
 
 // guardOn returns a guard on the registry with the default configuration as
-// changed by change. Waits have no jitter, so that a test can predict them.
+// changed by change. Waits have no jitter and attempts no time limit, so that a test
+// can predict them.
 func guardOn(t testing.TB, r *Registry, change func(*GuardConfig)) *Guard {
 	t.Helper()
 	return guardOverGate(t, &Gate{Registry: r}, change)
@@ -129,8 +130,7 @@ func guardOn(t testing.TB, r *Registry, change func(*GuardConfig)) *Guard {
 // guardOverGate is guardOn for a gate with a router or a classifier.
 func guardOverGate(t testing.TB, gate *Gate, change func(*GuardConfig)) *Guard {
 	t.Helper()
-	c := DefaultGuardConfig()
-	c.Default.Jitter = 0
+	c := GuardConfig{Default: Policy{Jitter: Off, Timeout: Off}}
 	if change != nil {
 		change(&c)
 	}
@@ -143,6 +143,26 @@ func guardOverGate(t testing.TB, gate *Gate, change func(*GuardConfig)) *Guard {
 func guardWithBackups(t testing.TB, r *Registry, change func(*GuardConfig), substitutes ...string) *Guard {
 	t.Helper()
 	return guardOverGate(t, &Gate{Registry: r, Router: routerWith(t, map[string][]string{"a": substitutes})}, change)
+}
+
+// bare returns p with every rule switched off that it does not set.
+func bare(p Policy) Policy {
+	for _, n := range []*int{&p.MaxAttempts, &p.RetryBudget} {
+		if *n == 0 {
+			*n = Off
+		}
+	}
+	for _, d := range []*time.Duration{&p.Timeout, &p.BackoffBase, &p.BackoffMax, &p.MaxWait, &p.RetryRefill} {
+		if *d == 0 {
+			*d = Off
+		}
+	}
+	for _, f := range []*float64{&p.BackoffFactor, &p.Jitter} {
+		if *f == 0 {
+			*f = Off
+		}
+	}
+	return p
 }
 
 // unheard is an observer that does nothing.

@@ -154,7 +154,7 @@ func TestRegistry_FastAdmissionLeavesNoPermitBehind(t *testing.T) {
 // A tool that has never changed shares its snapshot with others, and a new config
 // gives it another one. An event at the same moment must not be lost.
 func TestRegistry_ConcurrentConfigAndFirstFailureBothCount(t *testing.T) {
-	p := [2]*machine.Params{newParams(DefaultBreakerConfig()), newParams(BreakerConfig{FailureThreshold: 9, RecoveryDuration: 1})}
+	p := [2]*machine.Params{newParams(DefaultBreakerConfig()), newParams(BreakerConfig{FailureThreshold: 9, RecoveryDuration: 1, MaxOpenDuration: Off})}
 	rounds := 0
 	for start := time.Now(); time.Since(start) < stressFor(); rounds++ {
 		var e entry
@@ -338,7 +338,7 @@ func TestRegistry_EntryIsEvictedOrRecordsFailureNeverBoth(t *testing.T) {
 }
 
 func TestRegistry_FailureDuringReconfigurationIsNotLost(t *testing.T) {
-	one, other := newParams(DefaultBreakerConfig()), newParams(BreakerConfig{})
+	one, other := newParams(DefaultBreakerConfig()), newParams(BreakerConfig{FailureThreshold: Off})
 	for round := range 2000 {
 		e := new(entry)
 		e.snap.Store(one.Initial)

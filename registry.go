@@ -109,8 +109,10 @@ func (e *entry) note(change func(*remark)) {
 // compiled is a Config as the registry uses it. It never changes.
 type compiled struct {
 	config  Config
+	bound   int // on the number of entries
 	breaker *machine.Params
 	tools   map[string]*machine.Params
+	labels  map[string]map[string]string // by tool
 }
 
 func compile(c Config) (*compiled, error) {
@@ -118,16 +120,18 @@ func compile(c Config) (*compiled, error) {
 		return nil, err
 	}
 	c = c.clone()
-	k := &compiled{config: c, breaker: newParams(c.Breaker), tools: make(map[string]*machine.Params, len(c.Tools))}
+	k := &compiled{
+		config: c, bound: c.bound(), breaker: newParams(c.Breaker), tools: make(map[string]*machine.Params, len(c.Tools)),
+	}
 	for tool, own := range c.Tools {
 		k.tools[tool] = newParams(own)
 	}
 	return k, nil
 }
 
-// NewRegistry returns an empty registry under DefaultConfig.
+// NewRegistry returns an empty registry under the default configuration.
 func NewRegistry() *Registry {
-	r, err := NewRegistryWithConfig(DefaultConfig())
+	r, err := NewRegistryWithConfig(Config{})
 	if err != nil {
 		panic(err) // the defaults are valid; a test says so
 	}
@@ -141,9 +145,13 @@ func NewRegistryWithConfig(c Config) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newRegistry(k), nil
+}
+
+func newRegistry(k *compiled) *Registry {
 	r := &Registry{base: time.Now(), own: make(map[string]*machine.Params)}
 	r.conf.Store(k)
-	return r, nil
+	return r
 }
 
 // now returns the registry's time.
@@ -443,7 +451,7 @@ func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
 		return n, StopNone
 	}
 	k := r.conf.Load()
-	if !r.makeRoom(k.config.MaxTools, now) {
+	if !r.makeRoom(k.bound, now) {
 		return nil, StopNone
 	}
 	n := r.put(tool, k)
@@ -562,7 +570,7 @@ type ToolOptions struct {
 	// until the tool is removed.
 	Breaker *BreakerConfig
 	// Labels are shown in ToolHealth, for dashboards: a title, a server, a team. They
-	// are copied. An empty map takes earlier labels away.
+	// are copied, and come before those of ToolSettings; an empty map shows none.
 	Labels map[string]string
 }
 
@@ -594,7 +602,7 @@ func (r *Registry) register(tool string, own *machine.Params, labels map[string]
 	defer r.mu.Unlock()
 	k := r.conf.Load()
 	n = r.table.Get(tool)
-	if n == nil && !r.makeRoom(k.config.MaxTools, now) {
+	if n == nil && !r.makeRoom(k.bound, now) {
 		return nil, a, fmt.Errorf("%w: max_tools is %d, registering %.80q", ErrRegistryFull, k.config.MaxTools, tool)
 	}
 	if own != nil {
@@ -709,7 +717,7 @@ func (r *Registry) operate(n *node, op machine.Op, by string, now int64) bool {
 // SetConfig puts another configuration in force, or returns every problem of that
 // configuration and changes nothing. Each tool keeps its state: a running cooldown keeps its
 // deadline, a streak stays, a lower threshold does not trip by itself. Only a
-// FailureThreshold set to 0 closes a breaker, unless it is isolated. Lowering
+// FailureThreshold that is switched off closes a breaker, unless it is isolated. Lowering
 // MaxTools evicts nothing by itself; the next new name does. It takes time in
 // proportion to the number of tools, during which no new name can enter.
 func (r *Registry) SetConfig(c Config) error {
@@ -723,8 +731,16 @@ func (r *Registry) SetConfig(c Config) error {
 	if r.inert() {
 		return errors.New("toolhealth: SetConfig: the registry was not made by NewRegistry")
 	}
-	var closed []closing
+	k.labels = r.conf.Load().labels
+	r.notifyClosed(r.reconfigure(k))
+	return nil
+}
+
+// reconfigure puts k in force and returns the breakers that this closes, whose hooks
+// have not been told yet.
+func (r *Registry) reconfigure(k *compiled) (closed []closing) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	now := r.now()
 	r.conf.Store(k)
 	for n := range r.table.All() {
@@ -732,9 +748,15 @@ func (r *Registry) SetConfig(c Config) error {
 			closed = append(closed, closing{n, a})
 		}
 	}
-	r.mu.Unlock()
-	r.notifyClosed(closed)
-	return nil
+	return closed
+}
+
+// registered reports whether the entry of a tool is kept from eviction.
+func (r *Registry) registered(tool string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.table.Get(tool)
+	return n != nil && n.Value.place == nil
 }
 
 // closing is a breaker that a new configuration has closed.

@@ -89,7 +89,7 @@ func TestRegistry_NilAndZeroAdmitAllAndKeepNothing(t *testing.T) {
 	assert.NoError(t, (*Registry)(nil).SetConfig(DefaultConfig()))
 	assert.EqualError(t, new(Registry).SetConfig(DefaultConfig()),
 		"toolhealth: SetConfig: the registry was not made by NewRegistry")
-	assert.Error(t, new(Registry).SetConfig(Config{MaxTools: -1}))
+	assert.Error(t, new(Registry).SetConfig(Config{MaxTools: -2}))
 }
 
 func TestRegistry_EmptyNameIsRefused(t *testing.T) {
@@ -591,7 +591,7 @@ func TestRegistry_ConfigOfRegisterThenToolsThenBreaker(t *testing.T) {
 	require.NoError(t, r.Register("three", ToolOptions{Breaker: new(threshold(5))}))
 	assert.Equal(t, 5, trips("three"))
 
-	assert.ErrorContains(t, r.Register("x", ToolOptions{Breaker: new(threshold(-1))}), `toolhealth: Register: "x": toolhealth: config: failure_threshold is -1`)
+	assert.ErrorContains(t, r.Register("x", ToolOptions{Breaker: new(threshold(-2))}), `toolhealth: Register: "x": toolhealth: config: failure_threshold is -2`)
 	_, ok := r.Health("x")
 	assert.False(t, ok)
 }
@@ -611,7 +611,7 @@ func TestRegistry_SetConfigKeepsState(t *testing.T) {
 		assert.Equal(t, c, r.Config())
 		assert.Equal(t, before, r.HealthSummary(), "a lower threshold does not open a breaker, and a cooldown keeps its end")
 
-		assert.Error(t, r.SetConfig(Config{MaxTools: -1}))
+		assert.Error(t, r.SetConfig(Config{MaxTools: -2}))
 		assert.Equal(t, c, r.Config(), "an invalid config changes nothing")
 
 		r.RecordFailure("idle", 0)
@@ -630,7 +630,7 @@ func TestRegistry_ZeroThresholdClosesWhatIsNotIsolated(t *testing.T) {
 	failTimes(r, "held", 3)
 	r.Isolate("held", "")
 	r.RecordFailure("closed", 0)
-	require.NoError(t, r.SetConfig(Config{}))
+	require.NoError(t, r.SetConfig(Config{Breaker: BreakerConfig{FailureThreshold: Off}}))
 	assert.Equal(t, []string{"closed>open failure_threshold 2", "open>closed reconfigured 3"}, events.of("open"))
 	assert.Equal(t, []string{"closed>open failure_threshold 2", "open>open isolated 3"}, events.of("held"))
 	assert.Empty(t, events.of("closed"))
@@ -639,13 +639,13 @@ func TestRegistry_ZeroThresholdClosesWhatIsNotIsolated(t *testing.T) {
 	failTimes(r, "open", 50)
 	assert.True(t, r.Available("open"))
 	assert.Equal(t, 50, healthOf(t, r, "open").ConsecutiveFailures, "0 never trips, and still counts")
-	require.NoError(t, r.Register("held", ToolOptions{Breaker: &BreakerConfig{}}))
+	require.NoError(t, r.Register("held", ToolOptions{Breaker: &BreakerConfig{FailureThreshold: Off}}))
 	assert.Equal(t, StopIsolated, healthOf(t, r, "held").Reason)
 
 	require.NoError(t, r.SetConfig(DefaultConfig()))
 	failTimes(r, "open", 1)
 	assert.False(t, r.Available("open"), "the streak was kept")
-	require.NoError(t, r.Register("open", ToolOptions{Breaker: &BreakerConfig{}}))
+	require.NoError(t, r.Register("open", ToolOptions{Breaker: &BreakerConfig{FailureThreshold: Off}}))
 	assert.True(t, r.Available("open"))
 	assert.Equal(t, "open>closed reconfigured 5", events.of("open")[3], "Register calls hooks, too")
 }
@@ -809,7 +809,7 @@ func TestRegistry_TripMinCallsCountsFromCloseBeforeTripScore(t *testing.T) {
 
 func TestRegistry_LeastTripScoreDoesNotTripAtOnce(t *testing.T) {
 	r := registryWith(t, func(c *Config) {
-		c.Breaker.TripScore, c.Breaker.TripMinCalls, c.Breaker.FailureThreshold = 1e-6, 0, 100
+		c.Breaker.TripScore, c.Breaker.TripMinCalls, c.Breaker.FailureThreshold = 1e-6, Off, 100
 	})
 	r.RecordFailure("search", 0)
 	assert.True(t, r.Available("search"))
@@ -819,7 +819,7 @@ func TestRegistry_LongestDurationTeachesFiniteLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const cooldown = time.Second
 		r := registryWith(t, func(c *Config) {
-			c.Breaker.FailureThreshold, c.Breaker.RecoveryDuration, c.Breaker.MaxOpenDuration = 1, cooldown, 0
+			c.Breaker.FailureThreshold, c.Breaker.RecoveryDuration, c.Breaker.MaxOpenDuration = 1, cooldown, Off
 			c.Breaker.ProbeTimeout = time.Nanosecond
 		})
 		failTimes(r, "a", 1)

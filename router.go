@@ -3,11 +3,11 @@ package toolhealth
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolhealth/toolhealth/internal/fields"
@@ -36,19 +36,7 @@ func NewHealthRouter(substitutes map[string][]string) (*HealthRouter, error) {
 		if primary == "" {
 			p.Add(field, "a key without a name", "the name of a tool")
 		}
-		seen := map[string]bool{primary: true}
-		for i, name := range substitutes[primary] {
-			at := fmt.Sprintf("%s[%d]", field, i)
-			switch {
-			case name == "":
-				p.Add(at, `""`, "the name of a tool")
-			case name == primary:
-				p.Add(at, fmt.Sprintf("%.80q", name), "another tool than the primary")
-			case seen[name]:
-				p.Add(at, fmt.Sprintf("%.80q", name), "listed once")
-			}
-			seen[name] = true
-		}
+		checkSubstitutes(&p, field, primary, substitutes[primary])
 		r.substitutes[primary] = slices.Clone(substitutes[primary])
 	}
 	if err := configError(p); err != nil {
@@ -236,8 +224,20 @@ type Gate struct {
 	Classify Classifier
 	// DeadlineFloor is the least time that a call must have run for the caller's
 	// deadline to count as a timeout of the tool; a call that ended sooner is neutral.
-	// Zero means DefaultDeadlineFloor. A negative one means no floor.
+	// Zero means DefaultDeadlineFloor. Off means no floor.
 	DeadlineFloor time.Duration
+
+	// live is set in the gates of a Guard of New: it leads to the one that is in force.
+	live *atomic.Pointer[Gate]
+}
+
+// current returns the gate that is in force: g, unless g is that of a guard that has
+// other Settings by now.
+func (g *Gate) current() *Gate {
+	if g != nil && g.live != nil {
+		return g.live.Load()
+	}
+	return g
 }
 
 func (g *Gate) registry() *Registry {
@@ -248,10 +248,18 @@ func (g *Gate) registry() *Registry {
 }
 
 func (g *Gate) router() *HealthRouter {
-	if g == nil {
+	if g = g.current(); g == nil {
 		return nil
 	}
 	return g.Router
+}
+
+// floor returns the least time of a call that is a timeout of the tool.
+func (g *Gate) floor() time.Duration {
+	if g.DeadlineFloor == 0 {
+		return DefaultDeadlineFloor
+	}
+	return g.DeadlineFloor
 }
 
 // Allow asks for a permit for one call of the tool. With a Router, the permit may
@@ -340,13 +348,10 @@ func newRefusal(tool string, n *node, a machine.Answer) *Refusal {
 
 // fail reports the error of a call, also if the Classifier ends the goroutine.
 func (a *admission) fail(g *Gate, ctx context.Context, err error, now int64) {
-	floor := g.DeadlineFloor
-	if floor == 0 {
-		floor = DefaultDeadlineFloor
-	}
 	v := vUnknown
 	defer func() { a.report(g.Registry, v, now) }()
-	v = verdictAt(ctx, g.Classify, err, time.Duration(now-a.start), floor)
+	g = g.current()
+	v = verdictAt(ctx, g.Classify, err, time.Duration(now-a.start), g.floor())
 }
 
 // Permit is one admitted call. It is a value that belongs to one call: it may be

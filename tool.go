@@ -99,7 +99,7 @@ func (t *Tool[In, Out]) run(ctx context.Context, serving string, in In) (out Out
 		fn = t.substitutes[serving]
 	}
 	if fn == nil {
-		return out, WithVerdict(errNoFunction, vNoFunction)
+		return out, WithVerdict(errNoFunction, vNotRun)
 	}
 	return fn(ctx, in)
 }

@@ -55,7 +55,7 @@ func assertNoFunction(t *testing.T, tool string, c Candidate) {
 	t.Helper()
 	assert.EqualError(t, c.Err, "no function was given for this tool")
 	c.Err = nil
-	assert.Equal(t, Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Verdict: vNoFunction}, c)
+	assert.Equal(t, Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Verdict: vNotRun}, c)
 }
 
 func TestTool_SubstitutesServeInOrderOfCallsWithoutRouter(t *testing.T) {
@@ -231,6 +231,12 @@ func TestGuard_OfferKnowsSubstitutesOfWrappedTools(t *testing.T) {
 	offer, _ = g.Gate().Offer([]string{"a"})
 	assert.Empty(t, offer, "a gate knows no wrapped tools")
 
+	settled := newWith(t, Settings{Tools: map[string]ToolSettings{"a": {Labels: map[string]string{"x": "y"}}}})
+	Wrap(settled, "a", down).Substitute("b", down)
+	settled.Registry().Isolate("a", "")
+	offer, _ = settled.Offer([]string{"a"})
+	assert.Equal(t, []string{"a"}, offer, "settings that name no substitutes are no entry")
+
 	Wrap(g, "a", down).Substitute("c", down)
 	r.Isolate("c", "")
 	_, leaveOut = g.Offer([]string{"a"})
@@ -249,7 +255,7 @@ func TestGuard_GateAndRegistryAreThoseItWasMadeWith(t *testing.T) {
 	assert.Same(t, gate.Registry, g.Registry())
 	assert.Nil(t, guardOverGate(t, nil, nil).Registry())
 	for _, g := range []*Guard{nil, {}} {
-		assert.Nil(t, g.Gate())
+		assert.Nil(t, g.Gate().Registry)
 		assert.Nil(t, g.Registry())
 		assert.True(t, g.Registry().AllowRequest("a"))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -11,7 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/toolhealth/toolhealth"
@@ -24,43 +25,55 @@ const maxBody = 1 << 20
 type gateway struct {
 	client   *http.Client
 	tools    map[string]string // address of each tool
-	registry *toolhealth.Registry
-	policies toolhealth.GuardConfig
-	// guard is replaced as a whole by reroute. The health of the tools and
-	// their retry budgets are in the registry and stay.
-	guard atomic.Pointer[toolhealth.Guard]
+	guard    *toolhealth.Guard
+	settings sync.Mutex // held to change the guard's settings
 }
 
-func newGateway(client *http.Client, tools map[string]string, health toolhealth.Config, policies toolhealth.GuardConfig, log *slog.Logger) (*gateway, error) {
-	health.RegisteredOnly = true // a name that the model made up is refused and leaves no trace
-	registry, err := toolhealth.NewRegistryWithConfig(health)
+func newGateway(client *http.Client, tools map[string]string, settings toolhealth.Settings, log *slog.Logger) (*gateway, error) {
+	settings.RegisteredOnly = true // a name that the model made up is refused and leaves no trace
+	logCalls(&settings, log)
+	guard, err := toolhealth.New(settings)
 	if err != nil {
 		return nil, err
 	}
 	for name := range tools {
-		if err := registry.Register(name, toolhealth.ToolOptions{}); err != nil {
+		if err := guard.Registry().Register(name, toolhealth.ToolOptions{}); err != nil {
 			return nil, err
 		}
 	}
-	logBreakers(registry, log)
-	logCalls(&policies, log)
-	g := &gateway{client: client, tools: tools, registry: registry, policies: policies}
-	return g, g.reroute(nil)
+	logBreakers(guard.Registry(), log)
+	return &gateway{client: client, tools: tools, guard: guard}, nil
 }
 
-// reroute changes the substitutes of the tools from the next call on. A guard never
-// changes, so reroute makes another one on the same registry.
+// change puts changed settings in force from the next call on, or nothing if one of
+// them is wrong. The health of the tools and their retry budgets stay.
+func (g *gateway) change(edit func(*toolhealth.Settings) error) error {
+	g.settings.Lock()
+	defer g.settings.Unlock()
+	settings := g.guard.Settings()
+	if err := edit(&settings); err != nil {
+		return err
+	}
+	return g.guard.SetSettings(settings)
+}
+
+// reroute replaces the substitutes of all tools.
 func (g *gateway) reroute(substitutes map[string][]string) error {
-	router, err := toolhealth.NewHealthRouter(substitutes)
-	if err != nil {
-		return err
-	}
-	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: g.registry, Router: router}, g.policies)
-	if err != nil {
-		return err
-	}
-	g.guard.Store(guard)
-	return nil
+	return g.change(func(s *toolhealth.Settings) error {
+		tools := make(map[string]toolhealth.ToolSettings)
+		for name := range g.tools {
+			tool := s.Tools[name]
+			tool.Substitutes = substitutes[name]
+			tools[name] = tool
+		}
+		for name := range substitutes {
+			if _, ok := tools[name]; !ok {
+				return fmt.Errorf("there is no tool %q", name)
+			}
+		}
+		s.Tools = tools
+		return nil
+	})
 }
 
 // handler returns the pages for agents.
@@ -74,17 +87,23 @@ func (g *gateway) handler() http.Handler {
 func (g *gateway) admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, g.registry.HealthSummary())
+		writeJSON(w, http.StatusOK, g.guard.Registry().HealthSummary())
 	})
 	mux.HandleFunc("POST /tools/{name}/isolate", g.operate((*toolhealth.Registry).Isolate))
 	mux.HandleFunc("POST /tools/{name}/reset", g.operate((*toolhealth.Registry).Reset))
 	mux.HandleFunc("PUT /config", func(w http.ResponseWriter, r *http.Request) {
-		config := g.registry.Config() // a key that the body leaves out keeps its value
-		change(w, r, &config, func() error { return g.registry.SetConfig(config) })
+		obey(w, r, func(body []byte) error { // a key that the body leaves out keeps its value
+			return g.change(func(s *toolhealth.Settings) error { return json.Unmarshal(body, s) })
+		})
 	})
 	mux.HandleFunc("PUT /routes", func(w http.ResponseWriter, r *http.Request) {
-		var substitutes map[string][]string
-		change(w, r, &substitutes, func() error { return g.reroute(substitutes) })
+		obey(w, r, func(body []byte) error {
+			var substitutes map[string][]string
+			if err := json.Unmarshal(body, &substitutes); err != nil {
+				return err
+			}
+			return g.reroute(substitutes)
+		})
 	})
 	return mux
 }
@@ -94,7 +113,7 @@ func (g *gateway) admin() http.Handler {
 func (g *gateway) operate(do func(r *toolhealth.Registry, tool, by string) bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		by, _, _ := r.BasicAuth()
-		if !do(g.registry, r.PathValue("name"), by) {
+		if !do(g.guard.Registry(), r.PathValue("name"), by) {
 			http.Error(w, "no such tool", http.StatusNotFound)
 			return
 		}
@@ -102,11 +121,11 @@ func (g *gateway) operate(do func(r *toolhealth.Registry, tool, by string) bool)
 	}
 }
 
-// change reads a body into v and applies it.
-func change(w http.ResponseWriter, r *http.Request, v any, apply func() error) {
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(v)
+// obey reads the body of an operator's request and applies it.
+func obey(w http.ResponseWriter, r *http.Request, apply func(body []byte) error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err == nil {
-		err = apply()
+		err = apply(body)
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest) // the text names every wrong field
@@ -123,7 +142,7 @@ func (g *gateway) callTool(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctx, info := toolhealth.WithCallInfo(r.Context())
-	answer, err := toolhealth.Call(ctx, g.guard.Load(), r.PathValue("name"),
+	answer, err := toolhealth.Call(ctx, g.guard, r.PathValue("name"),
 		func(ctx context.Context, tool string) (string, error) {
 			return post(ctx, g.client, g.tools[tool], string(arguments))
 		})
@@ -187,14 +206,13 @@ func addresses(base string, names ...string) map[string]string {
 	return tools
 }
 
-// policies are the guard's rules in this program; timeout is the limit of one
-// attempt.
-func policies(timeout time.Duration) toolhealth.GuardConfig {
-	config := toolhealth.DefaultGuardConfig()
-	config.Default.Timeout = timeout
-	config.Default.BackoffBase = timeout / 20
-	mail := config.Default
+// rules returns the settings of this program; timeout is the limit of one attempt.
+func rules(timeout time.Duration) toolhealth.Settings {
+	usual := toolhealth.Policy{Timeout: timeout, BackoffBase: timeout / 20}
+	mail := usual
 	mail.SideEffects = true // a mail is not repeated unless it surely did not go out
-	config.Tools = map[string]toolhealth.Policy{"mail": mail}
-	return config
+	return toolhealth.Settings{
+		Policy: usual,
+		Tools:  map[string]toolhealth.ToolSettings{"mail": {Policy: &mail}},
+	}
 }

@@ -45,9 +45,9 @@ func logBreakers(r *toolhealth.Registry, log *slog.Logger) (stop func()) {
 // and so on since the tool last answered. A refused call is no error, because the
 // breaker has said it already, and neither is a canceled one: those are lines for
 // debugging. The lines have the error texts of the tools, which may hold secrets.
-func logCalls(config *toolhealth.GuardConfig, log *slog.Logger) {
+func logCalls(settings *toolhealth.Settings, log *slog.Logger) {
 	var failures repetitions
-	config.Observe = func(ctx context.Context, e toolhealth.Event) {
+	settings.Observe = func(ctx context.Context, e toolhealth.Event) {
 		level, text, nth := slog.LevelDebug, "attempt failed", 0
 		switch {
 		case e.Err == nil:

@@ -17,14 +17,13 @@ import (
 func logged(t *testing.T, out *bytes.Buffer, level slog.Level) *toolhealth.Guard {
 	t.Helper()
 	log := slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level}))
-	registry := toolhealth.NewRegistry()
-	config := policies(time.Second)
-	t.Cleanup(logBreakers(registry, log))
-	logCalls(&config, log)
-	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: registry}, config)
+	var settings toolhealth.Settings
+	logCalls(&settings, log)
+	guard, err := toolhealth.New(settings)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(logBreakers(guard.Registry(), log))
 	return guard
 }
 

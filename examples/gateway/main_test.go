@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
@@ -12,8 +13,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/toolhealth/toolhealth"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -103,8 +102,7 @@ func newTestGateway(t *testing.T, tool http.HandlerFunc) *gateway {
 	t.Helper()
 	server := httptest.NewServer(tool)
 	t.Cleanup(server.Close)
-	health := toolhealth.DefaultConfig()
-	g, err := newGateway(server.Client(), addresses(server.URL, "a", "b"), health, policies(10*time.Second), slog.New(slog.DiscardHandler))
+	g, err := newGateway(server.Client(), addresses(server.URL, "a", "b"), rules(10*time.Second), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +155,10 @@ func TestGateway_StopReasonBecomesStatusAndBody(t *testing.T) {
 
 func TestGateway_WrongOrdersChangeNothing(t *testing.T) {
 	g := newTestGateway(t, func(http.ResponseWriter, *http.Request) {})
-	guard, config := g.guard.Load(), g.registry.Config()
+	before, err := json.Marshal(g.guard.Settings())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		method, path, body string
 		status             int
@@ -165,6 +166,8 @@ func TestGateway_WrongOrdersChangeNothing(t *testing.T) {
 		{"POST", "/tools/made_up/isolate", "", 404},
 		{"POST", "/tools/made_up/reset", "", 404},
 		{"PUT", "/routes", `{"a": ["a"]}`, 400},
+		{"PUT", "/routes", `{"a": ["made_up"]}`, 400},
+		{"PUT", "/routes", `{"made_up": ["a"]}`, 400},
 		{"PUT", "/routes", `not JSON`, 400},
 		{"PUT", "/config", `{"breaker": {"no_such_key": 1}}`, 400},
 		{"PUT", "/config", `{"max_tools": -1}`, 400},
@@ -173,28 +176,28 @@ func TestGateway_WrongOrdersChangeNothing(t *testing.T) {
 			t.Errorf("%s %s %s: %d, want %d", c.method, c.path, c.body, w.Code, c.status)
 		}
 	}
-	if g.guard.Load() != guard || g.registry.Config().Breaker != config.Breaker || g.registry.Len() != 2 {
+	if after, err := json.Marshal(g.guard.Settings()); err != nil || !bytes.Equal(after, before) || g.guard.Registry().Len() != 2 {
 		t.Error("something changed")
 	}
 	if w := ask(t, g.admin(), "PUT", "/config", `{"breaker": {"failure_threshold": 7}}`); w.Code != 204 {
 		t.Fatal(w.Code)
 	}
-	got := g.registry.Config()
-	if got.Breaker.FailureThreshold != 7 || got.Breaker.RecoveryDuration != 30*time.Second || !got.RegisteredOnly {
+	got := g.guard.Settings()
+	if got.Breaker.FailureThreshold != 7 || got.Breaker.ProbeTimeout != 30*time.Second || got.Policy.Timeout != 10*time.Second || !got.RegisteredOnly {
 		t.Errorf("a key that the body left out did not keep its value: %+v", got)
 	}
 }
 
 func TestGateway_WrongConfigurationIsRefused(t *testing.T) {
-	health := toolhealth.DefaultConfig()
-	health.Breaker.FailureThreshold = -1
-	if _, err := newGateway(nil, nil, health, policies(time.Second), nil); err == nil {
+	wrong := rules(time.Second)
+	wrong.Breaker.FailureThreshold = -2
+	if _, err := newGateway(nil, nil, wrong, nil); err == nil {
 		t.Error("a wrong breaker was accepted")
 	}
-	if _, err := newGateway(nil, nil, toolhealth.DefaultConfig(), policies(-time.Second), slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := newGateway(nil, nil, rules(-time.Second), slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a wrong policy was accepted")
 	}
-	if _, err := newGateway(nil, map[string]string{"": ""}, toolhealth.DefaultConfig(), policies(0), nil); err == nil {
+	if _, err := newGateway(nil, map[string]string{"": ""}, rules(0), slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a tool without a name was accepted")
 	}
 }

@@ -31,8 +31,7 @@ func TestGateway_OperatorIsolatesAndResets(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	var out bytes.Buffer
-	g, err := newGateway(server.Client(), addresses(server.URL, "search"), toolhealth.DefaultConfig(),
-		policies(10*time.Second), slog.New(slog.NewJSONHandler(&out, nil)))
+	g, err := newGateway(server.Client(), addresses(server.URL, "search"), rules(10*time.Second), slog.New(slog.NewJSONHandler(&out, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +55,7 @@ func TestGateway_OperatorIsolatesAndResets(t *testing.T) {
 		t.Errorf("an operator's Isolate is one trip: %+v", summary.Tools)
 	}
 	order("/tools/search/reset", 204)
-	if !g.registry.Available("search") {
+	if !g.guard.Registry().Available("search") {
 		t.Error("a Reset does not make search available")
 	}
 	order("/tools/search/reset", 204)
@@ -80,8 +79,7 @@ func TestGateway_CallLogHasErrorsOfTools(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	defer server.Close()
 	var out bytes.Buffer
-	g, err := newGateway(server.Client(), addresses(server.URL, "search"), toolhealth.DefaultConfig(),
-		policies(10*time.Second), slog.New(slog.NewJSONHandler(&out, nil)))
+	g, err := newGateway(server.Client(), addresses(server.URL, "search"), rules(10*time.Second), slog.New(slog.NewJSONHandler(&out, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +107,7 @@ func TestGateway_CallLogHasErrorsOfTools(t *testing.T) {
 
 func TestGateway_RerouteKeepsWhatIsKnown(t *testing.T) {
 	g := newTestGateway(t, func(w http.ResponseWriter, r *http.Request) {})
-	if !g.registry.Isolate("a", "") {
+	if !g.guard.Registry().Isolate("a", "") {
 		t.Fatal("a is not isolated")
 	}
 	if w := ask(t, g.handler(), "POST", "/tools/a", "go"); w.Code != 503 || !strings.Contains(w.Body.String(), "tool_unavailable:isolated") {
@@ -121,11 +119,10 @@ func TestGateway_RerouteKeepsWhatIsKnown(t *testing.T) {
 	if w := ask(t, g.handler(), "POST", "/tools/a", "go"); w.Code != 200 || w.Header().Get("X-Served-By") != "b" {
 		t.Errorf("%d, served by %q", w.Code, w.Header().Get("X-Served-By"))
 	}
-	guard := g.guard.Load()
-	if err := g.reroute(map[string][]string{"a": {"a"}}); err == nil || g.guard.Load() != guard {
+	if err := g.reroute(map[string][]string{"a": {"a"}}); err == nil || g.guard.Settings().Tools["a"].Substitutes[0] != "b" {
 		t.Error("a route that cannot be was accepted")
 	}
-	if h, _ := g.registry.Health("a"); h.Reason != toolhealth.StopIsolated {
+	if h, _ := g.guard.Registry().Health("a"); h.Reason != toolhealth.StopIsolated {
 		t.Errorf("a is no longer isolated: %v", h.Reason)
 	}
 }

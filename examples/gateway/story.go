@@ -189,9 +189,10 @@ func tell(ctx context.Context, pace time.Duration, price float64, out io.Writer,
 	u := startUpstream()
 	defer u.Close()
 	timeout, cooldown := 4*pace, 5*pace
-	health := toolhealth.DefaultConfig()
-	health.Breaker.RecoveryDuration = cooldown
-	g, err := newGateway(new(http.Client), addresses(u.URL, "search", "search_backup", "mail"), health, policies(timeout), log)
+	settings := rules(timeout)
+	settings.Breaker = toolhealth.DefaultBreakerConfig()
+	settings.Breaker.RecoveryDuration = cooldown
+	g, err := newGateway(new(http.Client), addresses(u.URL, "search", "search_backup", "mail"), settings, log)
 	if err != nil {
 		return err
 	}

@@ -160,7 +160,7 @@ func TestWitness_UnderGuard(t *testing.T) {
 	url := serve(t, status(404))
 	client := &http.Client{Transport: httphealth.Witness(newBase(t))}
 	registry := toolhealth.NewRegistry()
-	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: registry}, toolhealth.DefaultGuardConfig())
+	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: registry}, toolhealth.GuardConfig{})
 	require.NoError(t, err)
 	for range 5 {
 		_, err := toolhealth.Call(t.Context(), guard, "lookup", func(ctx context.Context, _ string) (string, error) {
@@ -181,7 +181,7 @@ func TestWitness_UnderGuard(t *testing.T) {
 func TestTransport_UnderGuard(t *testing.T) {
 	w := newWorld(t, nil)
 	require.True(t, w.registry.Isolate("api", ""))
-	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: w.registry}, toolhealth.DefaultGuardConfig())
+	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: w.registry}, toolhealth.GuardConfig{})
 	require.NoError(t, err)
 	_, err = toolhealth.Call(t.Context(), guard, "lookup", func(ctx context.Context, _ string) (string, error) {
 		_, text, err := get(ctx, w.client, "http://127.0.0.1:1/?key=secret")

@@ -25,7 +25,7 @@ func okTool(context.Context, string) (int, error)   { return 1, nil }
 func failTool(context.Context, string) (int, error) { return 0, errBoom }
 
 func newGuard(r *toolhealth.Registry, change func(*toolhealth.GuardConfig)) *toolhealth.Guard {
-	config := toolhealth.DefaultGuardConfig()
+	config := toolhealth.GuardConfig{Default: toolhealth.Policy{Timeout: toolhealth.Off}}
 	if change != nil {
 		change(&config)
 	}

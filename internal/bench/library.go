@@ -54,7 +54,7 @@ func NeverOpens(c *toolhealth.BreakerConfig) { c.FailureThreshold = math.MaxInt3
 // opensForHours opens at the first failure, for longer than a benchmark runs.
 func opensForHours(c *toolhealth.BreakerConfig) {
 	c.FailureThreshold = 1
-	c.RecoveryDuration, c.MaxOpenDuration = 100*time.Hour, 0
+	c.RecoveryDuration, c.MaxOpenDuration = 100*time.Hour, toolhealth.Off
 }
 
 // opensForNoTime opens at the first failure and is due for a probe at once.

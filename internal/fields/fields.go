@@ -1,9 +1,13 @@
-// Package fields reads, writes and checks the configurations of this module.
+// Package fields reads, writes, checks and completes the configurations of this
+// module.
 //
 // A configuration declares one [Table]: for each field its name in JSON, a pointer
-// to its value, and its bounds. The same table serves [Table.Read], [Table.JSON] and
-// [Table.Check], so the three cannot disagree. None of them stops at the first
-// [Problem].
+// to its value, its default and its bounds. The same table serves [Table.Read],
+// [Table.JSON], [Table.Check] and [Table.Resolve], so the four cannot disagree. None
+// of them stops at the first [Problem].
+//
+// A number that is zero stands for its default, and -1 ([Off]) switches its rule off.
+// In JSON an absent key stands for the default, and an explicit 0 switches off.
 package fields
 
 import (
@@ -32,6 +36,9 @@ func (p *Problems) Add(field, value, allowed string) {
 	*p = append(*p, Problem{Field: field, Value: value, Allowed: allowed})
 }
 
+// Off is the value of a field whose rule is switched off.
+const Off = -1
+
 // Table is the fields of one configuration, in the order in which they are read,
 // written and checked.
 type Table []Field
@@ -50,8 +57,18 @@ func (t Table) Read(data []byte) Problems {
 	return p
 }
 
-// JSON returns a JSON object of the fields, in the order of the table.
-func (t Table) JSON() ([]byte, error) { return t.write("") }
+// JSON returns a JSON object of the fields that differ from those of base, in the
+// order of the table. The two are tables of the same configuration: base has the
+// values that Read starts from.
+func (t Table) JSON(base Table) ([]byte, error) { return t.write("", base) }
+
+// Resolve puts the default into each number that is zero, and zero into each that is
+// Off. After it, zero means off.
+func (t Table) Resolve() {
+	for _, f := range t {
+		f.resolve()
+	}
+}
 
 // Check compares each field with its bounds.
 func (t Table) Check() Problems {
@@ -73,10 +90,10 @@ func (t Table) read(p *Problems, at string, data []byte) {
 	}
 }
 
-func (t Table) write(at string) ([]byte, error) {
+func (t Table) write(at string, base Table) ([]byte, error) {
 	var members []string
-	for _, f := range t {
-		value, err := f.write(join(at, f.name))
+	for i, f := range t {
+		value, err := f.write(join(at, f.name), base[i])
 		if err != nil {
 			return nil, err
 		}

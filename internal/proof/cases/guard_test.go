@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,8 +25,7 @@ import (
 // caseGuard returns a guard whose back-off has no jitter.
 func caseGuard(t testing.TB, gate *toolhealth.Gate, change func(*toolhealth.GuardConfig)) *toolhealth.Guard {
 	t.Helper()
-	c := toolhealth.DefaultGuardConfig()
-	c.Default.Jitter = 0
+	c := toolhealth.GuardConfig{Default: toolhealth.Policy{Jitter: toolhealth.Off, Timeout: toolhealth.Off}}
 	if change != nil {
 		change(&c)
 	}
@@ -128,7 +128,7 @@ func TestC63_OnlyOutermostCallRetries(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := caseRegistry(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold = 100 })
 			guard := caseGuard(t, &toolhealth.Gate{Registry: r}, func(c *toolhealth.GuardConfig) {
-				c.Default.MaxAttempts, c.Default.RetryBudget = 3, 0
+				c.Default.MaxAttempts, c.Default.RetryBudget = 3, toolhealth.Off
 			})
 			runs := 0
 			fn := always(status(503), &runs)
@@ -168,7 +168,7 @@ func TestC67_CancelingEndsWaitAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, nil)
 		guard := caseGuard(t, &toolhealth.Gate{Registry: r}, func(c *toolhealth.GuardConfig) {
-			c.Default.MaxAttempts, c.Default.BackoffBase, c.Default.BackoffMax = 5, 30*time.Second, 0
+			c.Default.MaxAttempts, c.Default.BackoffBase, c.Default.BackoffMax = 5, 30*time.Second, toolhealth.Off
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(50*time.Millisecond, cancel)
@@ -247,16 +247,16 @@ func TestC73_JitterStaysInRange(t *testing.T) {
 	assert.InDelta(t, 750*time.Millisecond, lowest, float64(time.Microsecond))
 }
 
-func TestC82_NegativeNumbersAreErrorsAndZeroPolicyRunsOnce(t *testing.T) {
+func TestC82_NegativeNumbersAreErrorsAndZeroIsDefault(t *testing.T) {
 	for field, change := range map[string]func(*toolhealth.Policy){
-		"default.max_attempts": func(p *toolhealth.Policy) { p.MaxAttempts = -1 },
-		"default.retry_budget": func(p *toolhealth.Policy) { p.RetryBudget = -1 },
-		"default.max_wait":     func(p *toolhealth.Policy) { p.MaxWait = -1 },
-		"default.timeout":      func(p *toolhealth.Policy) { p.Timeout = -1 },
-		"default.backoff_base": func(p *toolhealth.Policy) { p.BackoffBase = -1 },
+		"default.max_attempts": func(p *toolhealth.Policy) { p.MaxAttempts = -2 },
+		"default.retry_budget": func(p *toolhealth.Policy) { p.RetryBudget = -2 },
+		"default.max_wait":     func(p *toolhealth.Policy) { p.MaxWait = -2 },
+		"default.timeout":      func(p *toolhealth.Policy) { p.Timeout = -2 },
+		"default.backoff_base": func(p *toolhealth.Policy) { p.BackoffBase = -2 },
 		"default.jitter":       func(p *toolhealth.Policy) { p.Jitter = math.NaN() },
 	} {
-		c := toolhealth.DefaultGuardConfig()
+		var c toolhealth.GuardConfig
 		change(&c.Default)
 		_, err := toolhealth.NewGuard(nil, c)
 		problem, ok := errors.AsType[*toolhealth.ConfigError](err)
@@ -264,13 +264,15 @@ func TestC82_NegativeNumbersAreErrorsAndZeroPolicyRunsOnce(t *testing.T) {
 			assert.Equal(t, field, problem.Field)
 		}
 	}
-	zero, err := toolhealth.NewGuard(nil, toolhealth.GuardConfig{})
+	off, err := toolhealth.NewGuard(nil, toolhealth.GuardConfig{Default: toolhealth.Policy{MaxAttempts: toolhealth.Off}})
 	require.NoError(t, err)
-	for _, guard := range []*toolhealth.Guard{zero, {}, nil} {
+	zero, err := toolhealth.NewGuard(nil, toolhealth.GuardConfig{Default: toolhealth.Policy{BackoffBase: toolhealth.Off}})
+	require.NoError(t, err)
+	for guard, want := range map[*toolhealth.Guard]int{off: 1, {}: 1, nil: 1, zero: 2} {
 		runs := 0
 		_, err := toolhealth.Call(t.Context(), guard, "search", always(status(503), &runs))
 		assert.Error(t, err)
-		assert.Equal(t, 1, runs)
+		assert.Equal(t, want, runs)
 	}
 }
 
@@ -334,6 +336,12 @@ func TestC111_ToolThatReplacesItselfIsConfigError(t *testing.T) {
 	for _, field := range []string{`substitutes["d"][0]`, `substitutes["a"][1]`, `substitutes[""]`, `substitutes["e"][0]`} {
 		assert.ErrorContains(t, err, field)
 	}
+}
+
+func TestC111_CircleIsSettingsError(t *testing.T) {
+	_, err := toolhealth.Load(strings.NewReader(`{"tools":{"a":{"substitutes":["b"]},"b":{"substitutes":["c"]},"c":{"substitutes":["a"]},"d":{"substitutes":["d"]}}}`))
+	assert.ErrorContains(t, err, `tools["c"].substitutes is part of the circle "a > b > c > a"`)
+	assert.ErrorContains(t, err, `tools["d"].substitutes[0] is "d", must be another tool than the primary`)
 }
 
 func TestC111_ErrorsOfAllCandidatesAreReachable(t *testing.T) {
@@ -463,7 +471,7 @@ func TestC127_AbandonedCallsAreCountedUntilTheyEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold = 0 })
 		guard := caseGuard(t, &toolhealth.Gate{Registry: r}, func(c *toolhealth.GuardConfig) {
-			c.Default = toolhealth.Policy{Timeout: 50 * time.Millisecond, Detach: true}
+			c.Default = toolhealth.Policy{MaxAttempts: 1, Timeout: 50 * time.Millisecond, Detach: true}
 		})
 		call := func(tool string, fn toolFunc) {
 			began := time.Now()
@@ -504,7 +512,7 @@ func TestC129_EndingRootContextEndsAllCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold = 100 })
 		guard := caseGuard(t, &toolhealth.Gate{Registry: r}, func(c *toolhealth.GuardConfig) {
-			c.Default.BackoffBase, c.Default.BackoffMax = 30*time.Second, 0
+			c.Default.BackoffBase, c.Default.BackoffMax = 30*time.Second, toolhealth.Off
 		})
 		root, shutDown := context.WithCancel(t.Context())
 		var wg sync.WaitGroup

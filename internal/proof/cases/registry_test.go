@@ -166,7 +166,7 @@ func TestC27_TextErrorsOfCanceledCallAreNeutral(t *testing.T) {
 func TestC28_CauseOfSiblingIsNoFailureOfTool(t *testing.T) {
 	r := caseRegistry(t, nil)
 	gate := &toolhealth.Gate{Registry: r}
-	guard, err := toolhealth.NewGuard(gate, toolhealth.DefaultGuardConfig())
+	guard, err := toolhealth.NewGuard(gate, toolhealth.GuardConfig{})
 	require.NoError(t, err)
 	cause := errors.New("another branch of the fan-out failed")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -367,7 +367,7 @@ func TestC72_GrowthNeverOverflows(t *testing.T) {
 func TestC72_GrowthWithoutCapStaysPositive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := caseRegistry(t, func(c *toolhealth.Config) {
-			c.Breaker.RecoveryGrowth, c.Breaker.RecoveryJitter, c.Breaker.MaxOpenDuration = 1000, 1, 0
+			c.Breaker.RecoveryGrowth, c.Breaker.RecoveryJitter, c.Breaker.MaxOpenDuration = 1000, 1, toolhealth.Off
 		})
 		tripByName(r, "search")
 		last := time.Duration(0)
@@ -455,8 +455,7 @@ func TestC101_NamesAndTextsOfUsersBecomeNoLabels(t *testing.T) {
 	r := caseRegistry(t, func(c *toolhealth.Config) { c.RegisteredOnly = true })
 	labels := map[string]bool{}
 	r.OnTransition(func(e toolhealth.Transition) { labels[fmt.Sprint(e.Tool, e.From, e.To, e.Cause)] = true })
-	config := toolhealth.DefaultGuardConfig()
-	config.Default.MaxAttempts = 1
+	config := toolhealth.GuardConfig{Default: toolhealth.Policy{MaxAttempts: 1}}
 	config.Observe = func(_ context.Context, e toolhealth.Event) {
 		tool := e.Tool
 		if e.Reason == toolhealth.StopUnknownTool { // the only special case of an exporter
@@ -560,7 +559,7 @@ func TestC104_PanickingHookHarmsNoCaller(t *testing.T) {
 		r.OnTransition(func(toolhealth.Transition) { panic("first observer") })
 		var seen []string
 		r.OnTransition(func(e toolhealth.Transition) { seen = append(seen, e.To.String()) })
-		guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: r}, toolhealth.DefaultGuardConfig())
+		guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: r}, toolhealth.GuardConfig{})
 		require.NoError(t, err)
 		broken := errors.New("the tool's own error")
 		answer := func(err error) func(context.Context, string) (string, error) {
@@ -813,7 +812,10 @@ func TestC133_OnlyOrderOfBatchDecides(t *testing.T) {
 }
 
 func TestC134_OnlyThreeFailuresInRowOpen(t *testing.T) {
-	r := caseRegistry(t, func(c *toolhealth.Config) { c.Breaker.RecoveryDuration = time.Hour; c.Breaker.MaxOpenDuration = 0 })
+	r := caseRegistry(t, func(c *toolhealth.Config) {
+		c.Breaker.RecoveryDuration = time.Hour
+		c.Breaker.MaxOpenDuration = toolhealth.Off
+	})
 	random := rand.New(rand.NewPCG(134, 0))
 	streak, rows, calls, failures := 0, 0, unlessShort(2_000_000, 200_000), 0
 	for range calls { // 1 % failures at 1,000 calls a second for half an hour
@@ -963,7 +965,7 @@ func TestC145_ErrorTextsOfToolsStayPrivate(t *testing.T) {
 	r := caseRegistry(t, nil)
 	var out bytes.Buffer
 	r.OnTransition(func(e toolhealth.Transition) { fmt.Fprintf(&out, "%+v\n", e) })
-	config := toolhealth.DefaultGuardConfig()
+	var config toolhealth.GuardConfig
 	config.Observe = func(_ context.Context, e toolhealth.Event) {
 		e.Err = nil // the only field with the tool's own text, for callers that ask for it
 		fmt.Fprintf(&out, "%+v\n", e)

@@ -101,7 +101,7 @@ func TestClassify_LargestRetryAfterDoesNotOverflow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		config := toolhealth.DefaultConfig()
-		config.Breaker.MaxOpenDuration = 0
+		config.Breaker.MaxOpenDuration = toolhealth.Off
 		registry, err := toolhealth.NewRegistryWithConfig(config)
 		require.NoError(t, err)
 		gate := &toolhealth.Gate{Registry: registry}

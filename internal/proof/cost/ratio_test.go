@@ -185,10 +185,8 @@ func ratioLevels(t *testing.T) map[string]func() {
 		t.Fatal(err)
 	}
 	gate, failingGate := &toolhealth.Gate{Registry: closed}, &toolhealth.Gate{Registry: failing}
-	guard := newGuard(t, gate, toolhealth.DefaultGuardConfig())
-	limited := toolhealth.DefaultGuardConfig()
-	limited.Default.Timeout = time.Minute
-	limitedGuard := newGuard(t, gate, limited)
+	guard := newGuard(t, gate, toolhealth.GuardConfig{Default: toolhealth.Policy{Timeout: toolhealth.Off}})
+	limitedGuard := newGuard(t, gate, toolhealth.GuardConfig{})
 	failure := errors.New("boom")
 	ctx := context.Background()
 	answer := func(context.Context, string) (int, error) { return 42, nil }

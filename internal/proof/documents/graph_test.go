@@ -28,9 +28,10 @@ var floors = [][]string{
 	{"registry.go"},
 	{"health.go"},
 	{"router.go"},
-	{"toolerror.go"},
+	{"policy.go", "toolerror.go"},
 	{"options.go"},
 	{"guard.go"},
+	{"settings.go"},
 	{"tool.go"},
 	{"log.go"},
 }

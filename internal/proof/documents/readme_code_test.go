@@ -140,37 +140,28 @@ func TestREADME_IsDoor(t *testing.T) {
 func TestREADME_ConfigurationMeansWhatItSays(t *testing.T) {
 	text := blocks(t, "README.md", "json")[0]
 	assert.LessOrEqual(t, strings.Count(text, "\n"), 20)
-	var c struct { // as newGuard in the README has it
-		Health      toolhealth.Config
-		Guard       toolhealth.GuardConfig
-		Substitutes map[string][]string
+	s, err := toolhealth.Load(strings.NewReader(text))
+	require.NoError(t, err)
+	breaker := toolhealth.BreakerConfig{
+		FailureThreshold: 3, RecoveryDuration: 30 * time.Second, ProbeTimeout: 30 * time.Second, RecoveryJitter: 0.2,
 	}
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.DisallowUnknownFields()
-	require.NoError(t, decoder.Decode(&c))
-
-	health := toolhealth.DefaultConfig()
-	health.MaxTools = 1000
-	health.Breaker.RecoveryJitter = 0.2
-	crawl, search := health.Breaker, health.Breaker
+	crawl, search := breaker, breaker
 	crawl.FailureThreshold, crawl.SlowCallDuration = 5, time.Minute
 	search.RecoveryDuration = 10 * time.Second
-	health.Tools = map[string]toolhealth.BreakerConfig{"crawl": crawl, "search": search}
-	assert.Equal(t, health, c.Health)
-	assert.NoError(t, c.Health.Validate())
-
-	guard := toolhealth.DefaultGuardConfig()
-	guard.Default.Timeout = 10 * time.Second
-	slow, mail := guard.Default, guard.Default
+	policy := toolhealth.Policy{Timeout: 10 * time.Second}
+	slow, mail := policy, policy
 	slow.Timeout, slow.MaxAttempts = 2*time.Minute, 1
 	mail.SideEffects = true
-	guard.Tools = map[string]toolhealth.Policy{"crawl": slow, "mail": mail}
-	assert.Equal(t, guard, c.Guard)
-	assert.NoError(t, c.Guard.Validate())
-
-	router, err := toolhealth.NewHealthRouter(c.Substitutes)
-	require.NoError(t, err)
-	assert.Equal(t, []string{"search_backup"}, router.Substitutes("search"))
+	assert.Equal(t, toolhealth.Settings{
+		Breaker: breaker, Policy: policy, MaxTools: 1000,
+		Tools: map[string]toolhealth.ToolSettings{
+			"search": {Breaker: &search, Substitutes: []string{"search_backup"}},
+			"crawl":  {Breaker: &crawl, Policy: &slow, Labels: map[string]string{"team": "research"}},
+			"mail":   {Policy: &mail},
+		},
+	}, s)
+	_, err = toolhealth.New(s)
+	assert.NoError(t, err)
 }
 
 // The summary of the README is that of a registry after these calls.

@@ -66,7 +66,7 @@ func TestREADME_FlaggedResultIsRejectedAtEveryLevel(t *testing.T) {
 	ctx := t.Context()
 	registry := toolhealth.NewRegistry()
 	gate := &toolhealth.Gate{Registry: registry}
-	guard, err := toolhealth.NewGuard(gate, toolhealth.DefaultGuardConfig())
+	guard, err := toolhealth.NewGuard(gate, toolhealth.GuardConfig{})
 	require.NoError(t, err)
 	result, took := &mcpResult{Content: "no such page", IsError: true}, time.Second
 	runMCP := func(context.Context, string) (*mcpResult, error) { return result, nil }

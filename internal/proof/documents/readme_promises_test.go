@@ -29,7 +29,7 @@ func TestREADME_NoErrorTextGetsOut(t *testing.T) {
 	_, refusal := gate.Allow(ctx, "search")
 	require.Error(t, refusal)
 
-	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: toolhealth.NewRegistry()}, toolhealth.DefaultGuardConfig())
+	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: toolhealth.NewRegistry()}, toolhealth.GuardConfig{})
 	require.NoError(t, err)
 	_, failed := toolhealth.Call(ctx, guard, "search", func(context.Context, string) (string, error) {
 		panic(secret)

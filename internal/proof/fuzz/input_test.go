@@ -1,6 +1,7 @@
 package fuzz_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -18,51 +19,65 @@ import (
 	"github.com/toolhealth/toolhealth/internal/proof/scenario"
 )
 
-// FuzzConfigJSON reads any text as a Config. Either the receiver stays as it was, or it
-// becomes a Config that goes through JSON and back unchanged. A registry that refuses
-// the Config names the fields.
-func FuzzConfigJSON(f *testing.F) {
+// FuzzSettingsJSON reads any text as Settings. Either the receiver stays as it was, or it
+// becomes Settings that mean the same after they went through JSON and back. A guard is
+// made of them, or each error names a field.
+func FuzzSettingsJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `[]`, `{"breaker":null}`, `{"breaker":{"recovery_duration":"-1s"}}`, `{"tools":{"":{}}}`,
 		`{"breaker":{"failure_threshold":2,"recovery_duration":"1m","max_open_duration":"5s"},"max_tools":-1}`,
-		`{"tools":{"a":{"trip_score":1.5},"b":{"recovery_growth":1e300},"\ud800":{}},"registered_only":true}`,
+		`{"tools":{"a":{"breaker":{"trip_score":1.5}},"b":{"breaker":{"recovery_growth":1e300}},"\ud800":{}},"registered_only":true}`,
 		`{"breaker":{"recovery_duration":"9223372036s","probe_timeout":"2562047h47m16.854775807s"}}`,
 		`{"breaker":{"failure_threshold":1e2}}`, `{"max_tools":16777217}`, `{"tools":{"a":null}}`, `{"tools":{}}`,
+		`{"breaker":{"failure_threshold":0,"recovery_duration":"0s"},"policy":{"timeout":"0s","jitter":0},"deadline_floor":"0s"}`,
+		`{"policy":{"side_effects":true},"tools":{"a":{"policy":{"side_effects":false},"breaker":{}}}}`,
+		`{"tools":{"a":{"substitutes":["b"]},"b":{"substitutes":["c"]},"c":{"substitutes":["a"],"labels":{"x":"y"}}}}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		before := toolhealth.DefaultConfig()
-		before.Tools = map[string]toolhealth.BreakerConfig{"kept": toolhealth.DefaultBreakerConfig()}
-		c := before
-		if err := json.Unmarshal(text, &c); err != nil {
-			require.Equal(t, before, c, "changed in spite of %v", err)
+		before := toolhealth.Settings{
+			Breaker: toolhealth.DefaultBreakerConfig(), MaxTools: 5,
+			Tools: map[string]toolhealth.ToolSettings{"kept": {Substitutes: []string{"other"}}},
+		}
+		s := before
+		if err := json.Unmarshal(text, &s); err != nil {
+			require.Equal(t, before, s, "changed in spite of %v", err)
+			_, err := toolhealth.Load(bytes.NewReader(text))
+			require.Error(t, err)
 			return
 		}
-		r, err := toolhealth.NewRegistryWithConfig(c)
-		require.Equal(t, err == nil, c.Validate() == nil)
+		g, err := toolhealth.New(s)
+		require.Equal(t, err == nil, s.Validate() == nil)
 		if err != nil {
-			require.Nil(t, r)
-			for _, one := range err.(interface{ Unwrap() []error }).Unwrap() {
-				var field *toolhealth.ConfigError
-				require.ErrorAs(t, one, &field)
-				require.NotEmpty(t, field.Field)
-				require.NotEmpty(t, field.Allowed)
-			}
+			require.Nil(t, g)
+			requireFields(t, err)
 		} else {
-			for name := range c.Tools {
-				require.True(t, r.AllowRequest(name))
+			for name := range s.Tools {
+				require.True(t, g.Registry().AllowRequest(name))
 			}
+			require.NoError(t, g.SetSettings(s))
 		}
-		written, err := json.Marshal(c)
+		written, err := json.Marshal(s)
 		require.NoError(t, err)
-		var back toolhealth.Config
+		var back toolhealth.Settings
 		require.NoError(t, json.Unmarshal(written, &back))
-		if len(c.Tools) == 0 {
-			c.Tools = nil
-		}
-		require.Equal(t, c, back)
+		again, err := json.Marshal(back)
+		require.NoError(t, err)
+		require.Equal(t, string(written), string(again))
+		require.Equal(t, s.Validate() == nil, back.Validate() == nil)
 	})
+}
+
+// requireFields checks that each error that was joined names a field.
+func requireFields(t *testing.T, err error) {
+	for _, one := range err.(interface{ Unwrap() []error }).Unwrap() {
+		var field *toolhealth.ConfigError
+		require.ErrorAs(t, one, &field)
+		require.NotEmpty(t, field.Field)
+		require.NotEmpty(t, field.Value)
+		require.NotEmpty(t, field.Allowed)
+	}
 }
 
 // FuzzSummaryJSON makes a registry with tools of any name: its summary goes through

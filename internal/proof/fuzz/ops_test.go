@@ -178,9 +178,9 @@ func (s *teller) readConfig() toolhealth.Config {
 			c.TripScore, c.TripMinCalls = 0.6, 2
 		}
 		if i == 0 {
-			config.Breaker = c
+			config.Breaker = offWhereZero(c)
 		} else {
-			config.Tools[names[i]] = c
+			config.Tools[names[i]] = offWhereZero(c)
 		}
 		s.current[i] = model.Config{
 			Threshold: c.FailureThreshold, Recovery: c.RecoveryDuration, Lease: c.ProbeTimeout,
@@ -189,6 +189,18 @@ func (s *teller) readConfig() toolhealth.Config {
 		}
 	}
 	return config
+}
+
+// offWhereZero returns c for the library, where zero stands for the default. In the
+// model it is off.
+func offWhereZero(c toolhealth.BreakerConfig) toolhealth.BreakerConfig {
+	if c.MaxOpenDuration == 0 {
+		c.MaxOpenDuration = toolhealth.Off
+	}
+	if c.TripMinCalls == 0 {
+		c.TripMinCalls = toolhealth.Off
+	}
+	return c
 }
 
 // pair returns the model's side of a tool, which the first call creates.

@@ -20,7 +20,7 @@ func TestGuard_TenThousandCanceledWaitsLeaveNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := patient(t)
 		g := guardOn(t, r, func(c *toolhealth.GuardConfig) {
-			c.Default = toolhealth.Policy{MaxAttempts: 2, BackoffBase: time.Hour, RetryBudget: 10_000}
+			c.Default = bare(toolhealth.Policy{MaxAttempts: 2, BackoffBase: time.Hour, RetryBudget: 10_000})
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var calls sync.WaitGroup
@@ -75,7 +75,7 @@ func TestGuard_BudgetBoundsRetriesOfHundredCallers(t *testing.T) {
 	}
 	for round := range rounds {
 		r := patient(t)
-		g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default = toolhealth.Policy{MaxAttempts: 3, RetryBudget: 10} })
+		g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default = bare(toolhealth.Policy{MaxAttempts: 3, RetryBudget: 10}) })
 		var runs atomic.Int64
 		var callers sync.WaitGroup
 		for range 100 {
@@ -98,7 +98,7 @@ func TestGuard_BudgetBoundsRetriesOfHundredCallers(t *testing.T) {
 func TestGuard_SuccessReturnsTenthOfToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := patient(t)
-		g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default = toolhealth.Policy{MaxAttempts: 2, RetryBudget: 1} })
+		g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default = bare(toolhealth.Policy{MaxAttempts: 2, RetryBudget: 1}) })
 		call := func(tool *actor) error {
 			_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
 			return err
@@ -118,7 +118,7 @@ func TestGuard_SuccessReturnsTenthOfToken(t *testing.T) {
 
 func TestGuard_LargestBudgetIsNotEmpty(t *testing.T) {
 	g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) {
-		c.Default = toolhealth.Policy{MaxAttempts: 2, RetryBudget: math.MaxInt}
+		c.Default = bare(toolhealth.Policy{MaxAttempts: 2, RetryBudget: math.MaxInt})
 	})
 	_, err := toolhealth.Call(t.Context(), g, "a", plays(errBusy).run)
 	assert.NoError(t, err, "the largest budget overflows")
@@ -130,7 +130,9 @@ func TestGuard_WithoutBudgetOrRegistryOnlyMaxAttemptsLimits(t *testing.T) {
 		if name != "no budget" {
 			budget = 1 // a bucket would be the registry's
 		}
-		g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default = toolhealth.Policy{MaxAttempts: 3, RetryBudget: budget} })
+		g := guardOn(t, r, func(c *toolhealth.GuardConfig) {
+			c.Default = bare(toolhealth.Policy{MaxAttempts: 3, RetryBudget: budget})
+		})
 		for range 20 {
 			tool := failing(errBusy)
 			_, err := toolhealth.Call(t.Context(), g, "a", tool.run)

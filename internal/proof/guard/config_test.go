@@ -2,7 +2,6 @@ package guard_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"math"
 	"testing"
@@ -20,12 +19,12 @@ func TestGuardConfig_ValidateReportsEveryField(t *testing.T) {
 		field string
 		set   []func(*toolhealth.Policy)
 	}{
-		{"max_attempts", []func(*toolhealth.Policy){func(p *toolhealth.Policy) { p.MaxAttempts = -1 }, func(p *toolhealth.Policy) { p.MaxAttempts = math.MinInt }}},
-		{"timeout", []func(*toolhealth.Policy){func(p *toolhealth.Policy) { p.Timeout = -1 }, func(p *toolhealth.Policy) { p.Timeout = tooLong }}},
-		{"backoff_base", []func(*toolhealth.Policy){func(p *toolhealth.Policy) { p.BackoffBase = -1 }, func(p *toolhealth.Policy) { p.BackoffBase = tooLong }}},
-		{"backoff_max", []func(*toolhealth.Policy){func(p *toolhealth.Policy) { p.BackoffMax = -1 }, func(p *toolhealth.Policy) { p.BackoffMax = tooLong }}},
+		{"max_attempts", []func(*toolhealth.Policy){func(p *toolhealth.Policy) { p.MaxAttempts = -2 }, func(p *toolhealth.Policy) { p.MaxAttempts = math.MinInt }}},
+		{"timeout", []func(*toolhealth.Policy){func(p *toolhealth.Policy) { p.Timeout = -2 }, func(p *toolhealth.Policy) { p.Timeout = tooLong }}},
+		{"backoff_base", []func(*toolhealth.Policy){func(p *toolhealth.Policy) { p.BackoffBase = -2 }, func(p *toolhealth.Policy) { p.BackoffBase = tooLong }}},
+		{"backoff_max", []func(*toolhealth.Policy){func(p *toolhealth.Policy) { p.BackoffMax = -2 }, func(p *toolhealth.Policy) { p.BackoffMax = tooLong }}},
 		{"backoff_factor", []func(*toolhealth.Policy){
-			func(p *toolhealth.Policy) { p.BackoffFactor = -1 }, func(p *toolhealth.Policy) { p.BackoffFactor = 0.5 },
+			func(p *toolhealth.Policy) { p.BackoffFactor = -2 }, func(p *toolhealth.Policy) { p.BackoffFactor = 0.5 },
 			func(p *toolhealth.Policy) { p.BackoffFactor = 1001 }, func(p *toolhealth.Policy) { p.BackoffFactor = math.NaN() },
 			func(p *toolhealth.Policy) { p.BackoffFactor = math.Inf(1) },
 		}},
@@ -33,13 +32,13 @@ func TestGuardConfig_ValidateReportsEveryField(t *testing.T) {
 			func(p *toolhealth.Policy) { p.Jitter = -0.1 }, func(p *toolhealth.Policy) { p.Jitter = 1.1 },
 			func(p *toolhealth.Policy) { p.Jitter = math.NaN() }, func(p *toolhealth.Policy) { p.Jitter = math.Inf(-1) },
 		}},
-		{"max_wait", []func(*toolhealth.Policy){func(p *toolhealth.Policy) { p.MaxWait = -1 }, func(p *toolhealth.Policy) { p.MaxWait = tooLong }}},
-		{"retry_budget", []func(*toolhealth.Policy){func(p *toolhealth.Policy) { p.RetryBudget = -1 }}},
+		{"max_wait", []func(*toolhealth.Policy){func(p *toolhealth.Policy) { p.MaxWait = -2 }, func(p *toolhealth.Policy) { p.MaxWait = tooLong }}},
+		{"retry_budget", []func(*toolhealth.Policy){func(p *toolhealth.Policy) { p.RetryBudget = -2 }}},
 	}
 	all := toolhealth.Policy{}
 	for _, b := range bad {
 		for _, set := range b.set {
-			c := toolhealth.DefaultGuardConfig()
+			c := toolhealth.GuardConfig{}
 			set(&c.Default)
 			set(&all)
 			assert.Equal(t, []string{"default." + b.field}, guardConfigFields(c.Validate()))
@@ -47,7 +46,7 @@ func TestGuardConfig_ValidateReportsEveryField(t *testing.T) {
 			assert.Error(t, err)
 		}
 	}
-	c := toolhealth.GuardConfig{Default: all, Tools: map[string]toolhealth.Policy{"": {}, "x": all, "fine": {}}, DeadlineFloor: -1}
+	c := toolhealth.GuardConfig{Default: all, Tools: map[string]toolhealth.Policy{"": {}, "x": all, "fine": {}}}
 	want := []string{}
 	for _, b := range bad {
 		want = append(want, "default."+b.field)
@@ -56,7 +55,6 @@ func TestGuardConfig_ValidateReportsEveryField(t *testing.T) {
 	for _, b := range bad {
 		want = append(want, `tools["x"].`+b.field)
 	}
-	want = append(want, "deadline_floor")
 	assert.Equal(t, want, guardConfigFields(c.Validate()))
 }
 
@@ -86,60 +84,90 @@ func TestGuard_CopiesPolicies(t *testing.T) {
 	assert.Equal(t, 3, tool.runs())
 }
 
-func TestGuardConfig_JSON(t *testing.T) {
-	var c toolhealth.GuardConfig
-	require.NoError(t, json.Unmarshal([]byte(`{"default":{"timeout":"10s"},"tools":{"mail":{"side_effects":true,"max_attempts":1}}}`), &c))
-	want := toolhealth.DefaultGuardConfig()
-	want.Default.Timeout = 10 * time.Second
-	mail := want.Default
-	mail.SideEffects, mail.MaxAttempts = true, 1
-	want.Tools = map[string]toolhealth.Policy{"mail": mail}
-	assert.Equal(t, want, c, "a zero receiver starts from the defaults, an override from the default policy")
-
-	text, err := json.Marshal(c)
-	require.NoError(t, err)
-	assert.Equal(t, `{"default":{"max_attempts":2,"timeout":"10s","backoff_base":"100ms","backoff_max":"5s","backoff_factor":2,"jitter":1,"max_wait":"30s","retry_budget":10,"retry_refill":"10s","side_effects":false,"detach":false},`+
-		`"tools":{"mail":{"max_attempts":1,"timeout":"10s","backoff_base":"100ms","backoff_max":"5s","backoff_factor":2,"jitter":1,"max_wait":"30s","retry_budget":10,"retry_refill":"10s","side_effects":true,"detach":false}},`+
-		`"deadline_floor":"1s"}`, string(text))
-	var back toolhealth.GuardConfig
-	require.NoError(t, json.Unmarshal(text, &back))
-	assert.Equal(t, c, back)
-	bare, err := json.Marshal(toolhealth.GuardConfig{})
-	require.NoError(t, err)
-	assert.NotContains(t, string(bare), "tools")
-
-	heard := 0
-	watched := toolhealth.GuardConfig{Observe: func(context.Context, toolhealth.Event) { heard++ }}
-	require.NoError(t, json.Unmarshal([]byte(`{"deadline_floor":"2s"}`), &watched))
-	assert.Equal(t, 2*time.Second, watched.DeadlineFloor)
-	assert.Equal(t, 2, watched.Default.MaxAttempts)
-	watched.Observe(t.Context(), toolhealth.Event{})
-	assert.Equal(t, 1, heard, "the observer stays")
-
-	before := c
-	for text, says := range map[string]string{
-		`{"default":{"max_attempts":"two","detach":0}}`: "default.max_attempts is \"two\", must be a whole number\ntoolhealth: config: default.detach is 0, must be true or false",
-		`{"tools":{"a":{"retries":3}}}`:                 `tools["a"].retries is unknown, must be one of max_attempts,`,
-		`{"deadline_floor":1}`:                          `deadline_floor is 1, must be a duration such as "30s"`,
+func TestGuardConfig_PolicyOfIsAskedForToolsWithoutPolicy(t *testing.T) {
+	asked := make(map[string]int)
+	usual := bare(toolhealth.Policy{MaxAttempts: 2})
+	g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) {
+		c.Default = usual
+		c.Tools = map[string]toolhealth.Policy{"listed": bare(toolhealth.Policy{MaxAttempts: 3})}
+		c.PolicyOf = func(tool string, p toolhealth.Policy) toolhealth.Policy {
+			asked[tool]++
+			assert.Equal(t, usual, p)
+			switch tool {
+			case "mail":
+				p.SideEffects = true
+			case "often":
+				p.MaxAttempts = 5
+			}
+			return p
+		}
+	})
+	for tool, want := range map[string]struct {
+		runs   int
+		reason toolhealth.StopReason
+	}{
+		"listed": {3, toolhealth.StopRetryExhausted}, "plain": {2, toolhealth.StopRetryExhausted},
+		"often": {5, toolhealth.StopRetryExhausted}, "mail": {1, toolhealth.StopOutcomeUnknown},
 	} {
-		assert.ErrorContains(t, json.Unmarshal([]byte(text), &c), says)
-		assert.Equal(t, before, c, text)
+		actor := failing(errBusy)
+		_, err := toolhealth.Call(t.Context(), g, tool, actor.run)
+		assert.Equal(t, want.reason, toolError(t, err).Reason, tool)
+		assert.Equal(t, want.runs, actor.runs(), tool)
 	}
-	p := toolhealth.Policy{MaxAttempts: 3}
-	require.NoError(t, json.Unmarshal([]byte(`{"jitter":0.5}`), &p))
-	assert.Equal(t, toolhealth.Policy{MaxAttempts: 3, Jitter: 0.5}, p)
-	assert.ErrorContains(t, json.Unmarshal([]byte(`{"max_attempts":9,"jitter":"x"}`), &p), `jitter is "x", must be a number`)
-	assert.Equal(t, toolhealth.Policy{MaxAttempts: 3, Jitter: 0.5}, p)
+	assert.Equal(t, map[string]int{"plain": 1, "often": 1, "mail": 1}, asked, "once a call")
+	assert.Equal(t, toolhealth.RetryAllowed, g.Next("often", 4, retryable).Reason)
 }
 
-func TestGuardConfig_JSONKeepsNonzeroReceiver(t *testing.T) {
-	for name, c := range map[string]toolhealth.GuardConfig{
-		"a policy for all": {Default: toolhealth.Policy{MaxAttempts: 7}},
-		"a policy for one": {Tools: map[string]toolhealth.Policy{"a": {MaxAttempts: 7}}},
-		"a floor":          {DeadlineFloor: time.Minute},
-	} {
-		before := c
-		require.NoError(t, json.Unmarshal([]byte(`{}`), &c))
-		assert.Equal(t, before, c, name)
+func TestGuardConfig_WrongPolicyOfFailsTheCall(t *testing.T) {
+	g := guardWithBackups(t, patient(t), func(c *toolhealth.GuardConfig) {
+		c.PolicyOf = func(tool string, p toolhealth.Policy) toolhealth.Policy {
+			switch tool {
+			case "bad":
+				p.Timeout, p.Jitter = -2, math.NaN()
+			case "b":
+				p.RetryBudget = -2
+			case "panics":
+				panic("no idea")
+			}
+			return p
+		}
+	}, "b", "c")
+	actor := plays()
+	_, err := toolhealth.Call(t.Context(), g, "bad", actor.run)
+	e := toolError(t, err)
+	assert.Equal(t, toolhealth.StopNonRetryable, e.Reason)
+	assert.Equal(t, toolhealth.KindNotDispatched, e.Kind)
+	assert.Zero(t, actor.runs())
+	assert.ErrorContains(t, e.Candidates[0].Err, `toolhealth: PolicyOf of "bad": toolhealth: config: timeout is -2ns, must be between 0s and 87600h0m0s, or Off`)
+	assert.ErrorContains(t, e.Candidates[0].Err, "jitter is NaN")
+	assert.Equal(t, toolhealth.StopNonRetryable, g.Next("bad", 1, retryable).Reason)
+
+	_, err = toolhealth.Call(t.Context(), g, "panics", actor.run)
+	assert.ErrorContains(t, toolError(t, err).Candidates[0].Err, `PolicyOf panicked for "panics": no idea`)
+	assert.Zero(t, actor.runs())
+
+	out, err := toolhealth.Call(t.Context(), g, "a", func(_ context.Context, tool string) (string, error) {
+		if tool == "a" {
+			return "", errBroken
+		}
+		return "answer of " + tool, nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, "answer of c", out, "a substitute without a policy is passed over")
+}
+
+// Each answer counts, however many there are and although answers are remembered.
+func TestGuardConfig_PolicyOfMayAnswerAnything(t *testing.T) {
+	attempts := 0
+	g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) {
+		c.PolicyOf = func(string, toolhealth.Policy) toolhealth.Policy {
+			return bare(toolhealth.Policy{MaxAttempts: attempts})
+		}
+	})
+	for range 2 {
+		for attempts = 1; attempts <= 100; attempts++ {
+			_, err := toolhealth.Call(t.Context(), g, "a", failing(errBusy).run)
+			assert.Equal(t, attempts, toolError(t, err).Attempts)
+		}
 	}
 }

@@ -48,7 +48,7 @@ func TestGuard_PanickingContextLosesNoPermit(t *testing.T) {
 			for works := range 30 {
 				synctest.Test(t, func(t *testing.T) {
 					r := patient(t)
-					g := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) { c.Default = policy }, "b")
+					g := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) { c.Default = bare(policy) }, "b")
 					ctx := hostileContext{t.Context(), method, new(atomic.Int64)}
 					ctx.left.Store(int64(works))
 					retries := 0
@@ -136,7 +136,7 @@ func TestGuard_ContextDoneBeforeItsErrIsNoSuccess(t *testing.T) {
 			t.Run(name+", "+when, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					r := patient(t)
-					g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default = policy })
+					g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default = bare(policy) })
 					ctx := earlyContext{t.Context(), make(chan struct{})}
 					if when == "before" {
 						close(ctx.done)
@@ -198,7 +198,7 @@ func TestGuard_NoRunBeginsWhileItsOuterAttemptIsJudged(t *testing.T) {
 			}
 			return toolhealth.Classify(ctx, err)
 		}}, func(c *toolhealth.GuardConfig) {
-			c.Tools = map[string]toolhealth.Policy{"pay": {SideEffects: true}}
+			c.Tools = map[string]toolhealth.Policy{"pay": bare(toolhealth.Policy{SideEffects: true})}
 		})
 		runs := 0
 		_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {

@@ -189,7 +189,7 @@ func TestGuard_CallerDeadlineInSubstituteIsTimeout(t *testing.T) {
 func TestGuard_TimeoutIsReasonOnlyIfCallersTimeIsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) {
-			c.Tools = map[string]toolhealth.Policy{"pay": {SideEffects: true}, "short": {Timeout: time.Second}}
+			c.Tools = map[string]toolhealth.Policy{"pay": bare(toolhealth.Policy{SideEffects: true}), "short": bare(toolhealth.Policy{Timeout: time.Second})}
 		})
 		for tool, want := range map[string]toolhealth.StopReason{"pay": toolhealth.StopOutcomeUnknown, "short": toolhealth.StopRetryExhausted} {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

@@ -93,7 +93,7 @@ func TestGuard_CallEndsWhenClassifierEndsGoroutine(t *testing.T) {
 		"panic": func(context.Context, string) (int, error) { panic("x") },
 	} {
 		r := patient(t)
-		g, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: r, Classify: func(context.Context, error) toolhealth.Verdict { runtime.Goexit(); return toolhealth.Verdict{} }}, toolhealth.GuardConfig{})
+		g, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: r, Classify: func(context.Context, error) toolhealth.Verdict { runtime.Goexit(); return toolhealth.Verdict{} }}, toolhealth.GuardConfig{Default: bare(toolhealth.Policy{})})
 		require.NoError(t, err)
 		endsGoroutine(func() { _, _ = toolhealth.Call(t.Context(), g, "a", tool) })
 		h := healthOf(t, r, "a")
@@ -287,7 +287,7 @@ func TestGuard_GoexitBeforeRetryCostsNoToken(t *testing.T) {
 func TestGuard_RetryEndedByHookCostsNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := registryWith(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold = 1 })
-		g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default.MaxWait = 0 })
+		g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default.MaxWait = toolhealth.Off })
 		probes := 0
 		defer r.OnTransition(func(e toolhealth.Transition) {
 			if e.To == toolhealth.StateHalfOpen {
@@ -321,7 +321,7 @@ func TestGuard_ObserverEndingGoroutineKeepsReason(t *testing.T) {
 		r := patient(t)
 		var seen []toolhealth.Event
 		g := guardOn(t, r, func(config *toolhealth.GuardConfig) {
-			config.Default = c.policy
+			config.Default = bare(c.policy)
 			config.Observe = func(_ context.Context, e toolhealth.Event) {
 				if seen = append(seen, e); !e.Final {
 					runtime.Goexit()

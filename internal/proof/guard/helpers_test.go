@@ -50,7 +50,8 @@ func healthOf(t testing.TB, r *toolhealth.Registry, tool string) toolhealth.Tool
 }
 
 // guardOn returns a guard on the registry with the default configuration as
-// changed by change. Waits have no jitter, so that a test can predict them.
+// changed by change. Waits have no jitter and attempts no time limit, so that a test
+// can predict them.
 func guardOn(t testing.TB, r *toolhealth.Registry, change func(*toolhealth.GuardConfig)) *toolhealth.Guard {
 	t.Helper()
 	return guardOverGate(t, &toolhealth.Gate{Registry: r}, change)
@@ -59,8 +60,7 @@ func guardOn(t testing.TB, r *toolhealth.Registry, change func(*toolhealth.Guard
 // guardOverGate is guardOn for a gate with a router or a classifier.
 func guardOverGate(t testing.TB, gate *toolhealth.Gate, change func(*toolhealth.GuardConfig)) *toolhealth.Guard {
 	t.Helper()
-	c := toolhealth.DefaultGuardConfig()
-	c.Default.Jitter = 0
+	c := toolhealth.GuardConfig{Default: toolhealth.Policy{Jitter: toolhealth.Off, Timeout: toolhealth.Off}}
 	if change != nil {
 		change(&c)
 	}
@@ -75,6 +75,26 @@ func guardWithBackups(t testing.TB, r *toolhealth.Registry, change func(*toolhea
 	router, err := toolhealth.NewHealthRouter(map[string][]string{"a": substitutes})
 	require.NoError(t, err)
 	return guardOverGate(t, &toolhealth.Gate{Registry: r, Router: router}, change)
+}
+
+// bare returns p with every rule switched off that it does not set.
+func bare(p toolhealth.Policy) toolhealth.Policy {
+	for _, n := range []*int{&p.MaxAttempts, &p.RetryBudget} {
+		if *n == 0 {
+			*n = toolhealth.Off
+		}
+	}
+	for _, d := range []*time.Duration{&p.Timeout, &p.BackoffBase, &p.BackoffMax, &p.MaxWait, &p.RetryRefill} {
+		if *d == 0 {
+			*d = toolhealth.Off
+		}
+	}
+	for _, f := range []*float64{&p.BackoffFactor, &p.Jitter} {
+		if *f == 0 {
+			*f = toolhealth.Off
+		}
+	}
+	return p
 }
 
 // ignoreEvents is an observer that does nothing.

@@ -132,7 +132,7 @@ func TestGuardNext_KeepsNothingWithoutRegistry(t *testing.T) {
 
 func TestGuardNext_PolicyPerTool(t *testing.T) {
 	g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) {
-		c.Tools = map[string]toolhealth.Policy{"often": {MaxAttempts: 5}, "once": {}}
+		c.Tools = map[string]toolhealth.Policy{"often": bare(toolhealth.Policy{MaxAttempts: 5}), "once": bare(toolhealth.Policy{})}
 	})
 	for tool, attempts := range map[string]int{"often": 5, "once": 1, "other": 2} {
 		for attempt := 1; attempt <= attempts+1; attempt++ {

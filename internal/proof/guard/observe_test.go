@@ -225,7 +225,9 @@ func TestGuard_PanickingObserverIsIgnored(t *testing.T) {
 func TestGuard_CountsRunningCallsAndOldest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := patient(t)
-		g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default.BackoffBase, c.Default.BackoffMax = 20*time.Second, 0 })
+		g := guardOn(t, r, func(c *toolhealth.GuardConfig) {
+			c.Default.BackoffBase, c.Default.BackoffMax = 20*time.Second, toolhealth.Off
+		})
 		guard := func() toolhealth.GuardCounts { return healthOf(t, r, "a").Guard }
 		time.Sleep(time.Second)
 		go func() { _, _ = toolhealth.Call(t.Context(), g, "a", obeys(10*time.Second)) }()
@@ -245,7 +247,7 @@ func TestGuard_CountsRunningCallsAndOldest(t *testing.T) {
 func TestGuard_SummaryGivesErrorAndRetryRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := patient(t)
-		g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts, c.Default.RetryBudget = 3, 0 })
+		g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts, c.Default.RetryBudget = 3, toolhealth.Off })
 		for i := range 10 {
 			tool := plays()
 			if i < 4 {

@@ -170,7 +170,9 @@ func TestGuard_RefusalFurtherInDoesNotMakeOuterAttemptUnsent(t *testing.T) {
 	} {
 		r := toolhealth.NewRegistry()
 		r.Isolate("log", "")
-		g := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) { c.Tools = map[string]toolhealth.Policy{"a": {SideEffects: true}} }, "b")
+		g := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) {
+			c.Tools = map[string]toolhealth.Policy{"a": bare(toolhealth.Policy{SideEffects: true})}
+		}, "b")
 		var paid []string
 		_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, tool string) (string, error) {
 			paid = append(paid, tool)
@@ -201,7 +203,7 @@ func TestGuard_ChainOfSubstitutesActsOnce(t *testing.T) {
 	} {
 		g := guardWithBackups(t, patient(t), func(gc *toolhealth.GuardConfig) {
 			gc.Default.MaxAttempts = 1
-			gc.Tools = map[string]toolhealth.Policy{"a": {MaxAttempts: 1, SideEffects: true}}
+			gc.Tools = map[string]toolhealth.Policy{"a": bare(toolhealth.Policy{MaxAttempts: 1, SideEffects: true})}
 		}, "b", "c")
 		tool := plays(c.errs...)
 		partial := false
@@ -228,7 +230,7 @@ func TestGuard_SubstituteOfToolWithSideEffectsReachesOutwards(t *testing.T) {
 		require.NoError(t, err)
 		g := guardOverGate(t, &toolhealth.Gate{Registry: r, Router: router}, func(c *toolhealth.GuardConfig) {
 			c.Default.MaxAttempts = 3
-			c.Tools = map[string]toolhealth.Policy{"sms": {SideEffects: true}}
+			c.Tools = map[string]toolhealth.Policy{"sms": bare(toolhealth.Policy{SideEffects: true})}
 		})
 		r.Isolate("sms", "")
 		sent := plays()

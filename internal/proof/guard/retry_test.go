@@ -18,7 +18,7 @@ import (
 func TestGuard_JitterShortensWaitByItsShare(t *testing.T) {
 	for _, jitter := range []float64{0.25, 1} {
 		synctest.Test(t, func(t *testing.T) {
-			g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) { c.Default.Jitter = jitter; c.Default.RetryBudget = 0 })
+			g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) { c.Default.Jitter = jitter; c.Default.RetryBudget = toolhealth.Off })
 			seen := make(map[time.Duration]bool)
 			for range 200 {
 				tool := plays(errBusy)
@@ -36,7 +36,7 @@ func TestGuard_JitterShortensWaitByItsShare(t *testing.T) {
 
 func TestGuard_JitterDoesNotShortenStatedWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) { c.Default.Jitter, c.Default.RetryBudget = 1, 0 })
+		g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) { c.Default.Jitter, c.Default.RetryBudget = 1, toolhealth.Off })
 		for range 50 {
 			tool := plays(throttledFor(12 * time.Second))
 			_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
@@ -72,7 +72,7 @@ func TestGuard_WaitThatDoesNotFitStopsAtOnce(t *testing.T) {
 	}{
 		{"a stated wait over MaxWait", throttledFor(31 * time.Second), 0, 30 * time.Second, 1, toolhealth.StopRateLimited, 31 * time.Second},
 		{"a stated wait of exactly MaxWait", throttledFor(30 * time.Second), 0, 30 * time.Second, 2, toolhealth.StopNone, 0},
-		{"no MaxWait", throttledFor(5 * time.Minute), 0, 0, 2, toolhealth.StopNone, 0},
+		{"no MaxWait", throttledFor(5 * time.Minute), 0, toolhealth.Off, 2, toolhealth.StopNone, 0},
 		{"a stated wait past the deadline", throttledFor(20 * time.Second), 10 * time.Second, 30 * time.Second, 1, toolhealth.StopRateLimited, 20 * time.Second},
 		{"a stated wait up to the deadline", throttledFor(20 * time.Second), 20 * time.Second, 30 * time.Second, 1, toolhealth.StopRateLimited, 20 * time.Second},
 		{"a stated wait just within the deadline", throttledFor(20 * time.Second), 20*time.Second + 1, 30 * time.Second, 2, toolhealth.StopNone, 0},
@@ -140,7 +140,7 @@ func TestGuard_MaxAttemptsIsTotal(t *testing.T) {
 	for attempts, want := range map[int]int{0: 1, 1: 1, 2: 2, 5: 5, math.MaxInt: 50} {
 		synctest.Test(t, func(t *testing.T) {
 			g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) {
-				c.Default = toolhealth.Policy{MaxAttempts: attempts, RetryBudget: 49}
+				c.Default = bare(toolhealth.Policy{MaxAttempts: attempts, RetryBudget: 49})
 			})
 			tool := failing(errBusy)
 			_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
@@ -210,8 +210,8 @@ func TestGuard_UnknownToolIsRefusedWithoutTrace(t *testing.T) {
 func TestGuard_ServesManyGoroutines(t *testing.T) {
 	r := patient(t)
 	g := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) {
-		c.Default = toolhealth.Policy{MaxAttempts: 2, Timeout: time.Minute, RetryBudget: 5}
-		c.Tools = map[string]toolhealth.Policy{"b": {Detach: true}}
+		c.Default = bare(toolhealth.Policy{MaxAttempts: 2, Timeout: time.Minute, RetryBudget: 5})
+		c.Tools = map[string]toolhealth.Policy{"b": bare(toolhealth.Policy{Detach: true})}
 		c.Observe = ignoreEvents
 	}, "b")
 	var callers sync.WaitGroup
@@ -252,7 +252,7 @@ func TestGuard_StatedWaitIsReportedForEveryReason(t *testing.T) {
 	} {
 		r := patient(t)
 		takeTokens(t, guardOn(t, r, func(gc *toolhealth.GuardConfig) { gc.Default.RetryBudget = 1 }), "a", 1)
-		g := guardOn(t, r, func(gc *toolhealth.GuardConfig) { gc.Default = c.policy })
+		g := guardOn(t, r, func(gc *toolhealth.GuardConfig) { gc.Default = bare(c.policy) })
 		assert.Equal(t, toolhealth.Decision{Reason: c.reason, Wait: 7 * time.Second}, g.Next("a", 1, toolhealth.Verdict{
 			Outcome: toolhealth.OutcomeThrottled, Kind: toolhealth.KindRateLimited, Retryable: true, RetryAfter: 7 * time.Second,
 		}), name)
@@ -321,7 +321,7 @@ func TestGuard_WaitThatDoesNotFitIsRateLimitedOnlyIfStated(t *testing.T) {
 		v.RetryAfter = c.stated
 		var events []toolhealth.Event
 		g := guardOn(t, patient(t), func(gc *toolhealth.GuardConfig) {
-			gc.Default = c.policy
+			gc.Default = bare(c.policy)
 			gc.Default.MaxAttempts = 2
 			gc.Observe = func(_ context.Context, e toolhealth.Event) { events = append(events, e) }
 		})
@@ -336,7 +336,7 @@ func TestGuard_WaitThatDoesNotFitIsRateLimitedOnlyIfStated(t *testing.T) {
 func TestGuard_LeastTimeoutAndBackoffCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) {
-			c.Default = toolhealth.Policy{MaxAttempts: 2, Timeout: 1, BackoffBase: 1}
+			c.Default = bare(toolhealth.Policy{MaxAttempts: 2, Timeout: 1, BackoffBase: 1})
 		})
 		tool := plays(errBusy)
 		_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, name string) (string, error) {

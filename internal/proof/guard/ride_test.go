@@ -25,7 +25,7 @@ func TestGuard_CallOutlivingAttemptIsAdmittedForItself(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := patient(t)
 				g := guardOn(t, r, func(c *toolhealth.GuardConfig) {
-					c.Default = toolhealth.Policy{MaxAttempts: 3, Timeout: time.Second, Detach: name == "left"}
+					c.Default = bare(toolhealth.Policy{MaxAttempts: 3, Timeout: time.Second, Detach: name == "left"})
 				})
 				ctxs := make(chan context.Context, 3)
 				_, _ = toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {
@@ -102,7 +102,7 @@ func TestGuard_ContextEndsWithAttempt(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := patient(t)
-			g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default = policy })
+			g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default = bare(policy) })
 			var first, second context.Context
 			_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {
 				assert.NoError(t, ctx.Err(), name)

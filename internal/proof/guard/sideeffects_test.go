@@ -61,7 +61,7 @@ func TestGuard_SideEffectsRepeatOnlyWhatNeverRan(t *testing.T) {
 func TestGuard_SubstituteThatMayHaveActedEndsCall(t *testing.T) {
 	r := patient(t)
 	g := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) {
-		c.Tools = map[string]toolhealth.Policy{"b": {SideEffects: true}}
+		c.Tools = map[string]toolhealth.Policy{"b": bare(toolhealth.Policy{SideEffects: true})}
 	}, "b", "c")
 	r.RecordSuccess("a", 0)
 	r.Isolate("a", "")
@@ -81,7 +81,7 @@ func TestGuard_OuterCallDoesNotRepeatInnerUnknownOutcome(t *testing.T) {
 		r := patient(t)
 		g := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) {
 			c.Default.MaxAttempts = 3
-			c.Tools = map[string]toolhealth.Policy{"send_mail": {SideEffects: true}}
+			c.Tools = map[string]toolhealth.Policy{"send_mail": bare(toolhealth.Policy{SideEffects: true})}
 		}, "b")
 		mails := failing(errBusy)
 		workflow := func(ctx context.Context, _ string) (string, error) {

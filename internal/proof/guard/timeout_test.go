@@ -56,7 +56,9 @@ func TestGuard_DetachDropsLateResult(t *testing.T) {
 		t.Run(tool.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := patient(t)
-				g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default = toolhealth.Policy{Timeout: time.Second, Detach: true} })
+				g := guardOn(t, r, func(c *toolhealth.GuardConfig) {
+					c.Default = bare(toolhealth.Policy{Timeout: time.Second, Detach: true})
+				})
 				inner := make(chan context.Context, 1)
 				start := time.Now()
 				out, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {
@@ -103,7 +105,9 @@ func TestGuard_DetachReturnsOnCancellation(t *testing.T) {
 func TestGuard_DetachChangesNothingInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := patient(t)
-		g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default = toolhealth.Policy{Timeout: time.Second, Detach: true} })
+		g := guardOn(t, r, func(c *toolhealth.GuardConfig) {
+			c.Default = bare(toolhealth.Policy{Timeout: time.Second, Detach: true})
+		})
 		out, err := toolhealth.Call(t.Context(), g, "a", obeys(time.Millisecond))
 		require.NoError(t, err)
 		assert.Equal(t, "late", out)
@@ -125,7 +129,7 @@ func TestGuard_AbandonedAttemptsEndWithTheirTools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := patient(t)
 		g := guardOn(t, r, func(c *toolhealth.GuardConfig) {
-			c.Default = toolhealth.Policy{Timeout: 50 * time.Millisecond, Detach: true}
+			c.Default = bare(toolhealth.Policy{Timeout: 50 * time.Millisecond, Detach: true})
 		})
 		for range 1000 {
 			_, err := toolhealth.Call(t.Context(), g, "a", ignores(500*time.Millisecond))
@@ -144,7 +148,9 @@ func TestGuard_AnswerAtTimeoutCountsOnce(t *testing.T) {
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
 			r := patient(t)
-			g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default = toolhealth.Policy{Timeout: time.Second, Detach: true} })
+			g := guardOn(t, r, func(c *toolhealth.GuardConfig) {
+				c.Default = bare(toolhealth.Policy{Timeout: time.Second, Detach: true})
+			})
 			_, _ = toolhealth.Call(t.Context(), g, "a", ignores(time.Second))
 			synctest.Wait()
 			h := healthOf(t, r, "a")
@@ -152,6 +158,60 @@ func TestGuard_AnswerAtTimeoutCountsOnce(t *testing.T) {
 			assert.Zero(t, h.Guard.Abandoned)
 		})
 	}
+}
+
+// An attempt that hangs for two minutes is not worth another two. One that a limit of
+// the user's own ends is repeated, also if that limit is as long.
+func TestPolicy_DefaultTimeoutIsNotRepeated(t *testing.T) {
+	for _, c := range []struct {
+		timeout  time.Duration
+		tries    int
+		attempts int
+		took     time.Duration
+	}{
+		{0, 5, 1, 2 * time.Minute},
+		{2 * time.Minute, 2, 2, 4 * time.Minute},
+		{time.Second, 3, 3, 3 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := guardOn(t, patient(t), func(gc *toolhealth.GuardConfig) {
+				gc.Default = bare(toolhealth.Policy{MaxAttempts: c.tries})
+				gc.Default.Timeout = c.timeout
+			})
+			start := time.Now()
+			_, err := toolhealth.Call(t.Context(), g, "a", hang)
+			e := toolError(t, err)
+			assert.Equal(t, toolhealth.StopRetryExhausted, e.Reason)
+			assert.Equal(t, toolhealth.KindTimeout, e.Kind)
+			assert.Equal(t, c.attempts, e.Attempts)
+			assert.Equal(t, c.took, time.Since(start))
+		})
+	}
+}
+
+// The default limit says nothing about an attempt that fails by itself.
+func TestPolicy_DefaultTimeoutDoesNotForbidOtherRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardOn(t, patient(t), func(gc *toolhealth.GuardConfig) { gc.Default.Timeout = 0 })
+		tool := failing(errBusy)
+		_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
+		assert.Equal(t, 2, toolError(t, err).Attempts)
+	})
+}
+
+// A substitute may serve after the default limit has ended the attempt.
+func TestPolicy_DefaultTimeoutGoesOnToSubstitute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWithBackups(t, patient(t), func(gc *toolhealth.GuardConfig) { gc.Default.Timeout = 0 }, "b")
+		out, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, tool string) (string, error) {
+			if tool == "a" {
+				return hang(ctx, tool)
+			}
+			return "answer of " + tool, nil
+		})
+		require.NoError(t, err)
+		assert.Equal(t, "answer of b", out)
+	})
 }
 
 func TestGuard_CallerDeadlineCountsAboveFloor(t *testing.T) {
@@ -164,12 +224,15 @@ func TestGuard_CallerDeadlineCountsAboveFloor(t *testing.T) {
 	}{
 		{"under the floor", 999 * time.Millisecond, toolhealth.DefaultDeadlineFloor, 0, toolhealth.StopCanceled},
 		{"at the floor", time.Second, toolhealth.DefaultDeadlineFloor, 1, toolhealth.StopTimeout},
-		{"no floor", time.Millisecond, 0, 1, toolhealth.StopTimeout},
+		{"no floor", time.Millisecond, toolhealth.Off, 1, toolhealth.StopTimeout},
+		{"the default, under it", 999 * time.Millisecond, 0, 0, toolhealth.StopCanceled},
+		{"the default, at it", time.Second, 0, 1, toolhealth.StopTimeout},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := toolhealth.NewRegistry()
-				g := guardOn(t, r, func(gc *toolhealth.GuardConfig) { gc.DeadlineFloor = c.floor; gc.Default.Timeout = time.Hour })
+				gate := &toolhealth.Gate{Registry: r, DeadlineFloor: c.floor}
+				g := guardOverGate(t, gate, func(gc *toolhealth.GuardConfig) { gc.Default.Timeout = time.Hour })
 				ctx, cancel := context.WithTimeout(t.Context(), c.deadline)
 				defer cancel()
 				_, err := toolhealth.Call(ctx, g, "a", func(ctx context.Context, _ string) (string, error) {
@@ -277,7 +340,9 @@ func TestGuard_DurationsStartWithCall(t *testing.T) {
 
 func TestGuard_DetachNeedsNoRegistry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := guardOn(t, nil, func(c *toolhealth.GuardConfig) { c.Default = toolhealth.Policy{Timeout: time.Second, Detach: true} })
+		g := guardOn(t, nil, func(c *toolhealth.GuardConfig) {
+			c.Default = bare(toolhealth.Policy{Timeout: time.Second, Detach: true})
+		})
 		_, err := toolhealth.Call(t.Context(), g, "a", ignores(time.Minute))
 		assert.Equal(t, toolhealth.KindTimeout, toolError(t, err).Kind)
 		time.Sleep(time.Minute) // no figure counts the late end
@@ -293,11 +358,17 @@ func TestGuard_ClassifierSeesTimeoutAndToolText(t *testing.T) {
 			assert.True(t, errors.As(err, &late) && late.Timeout())
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			return unknown
-		}}, func(c *toolhealth.GuardConfig) { c.Default = toolhealth.Policy{Timeout: time.Second} })
+		}}, func(c *toolhealth.GuardConfig) { c.Default = bare(toolhealth.Policy{Timeout: time.Second}) })
 		_, _ = toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, _ string) (int, error) {
 			<-ctx.Done()
 			return 0, errors.New("gave up on page 7")
 		})
 		assert.Equal(t, []string{"gave up on page 7"}, read)
 	})
+}
+
+// hang is a tool function that does nothing until its context is done.
+func hang(ctx context.Context, _ string) (string, error) {
+	<-ctx.Done()
+	return "", ctx.Err()
 }

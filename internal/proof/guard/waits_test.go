@@ -18,7 +18,7 @@ func waitsOf(t *testing.T, calls int, deadline time.Duration, first error, chang
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) {
-			c.Default.Jitter, c.Default.RetryBudget = 1, 0
+			c.Default.Jitter, c.Default.RetryBudget = 1, toolhealth.Off
 			change(&c.Default)
 		})
 		for range calls {
@@ -47,19 +47,19 @@ func TestGuard_WaitIsStatedWaitAndPartOfBackoff(t *testing.T) {
 		least    time.Duration
 		most     time.Duration
 	}{
-		{"no stated wait", errBusy, 1, 0, time.Hour, 0, 8 * s},
-		{"and a little jitter", errBusy, 0.25, 0, time.Hour, 6 * s, 8 * s},
-		{"a stated wait", throttledFor(5 * s), 1, 0, time.Hour, 5 * s, 13 * s},
-		{"and a little jitter", throttledFor(5 * s), 0.25, 0, time.Hour, 6 * s, 8 * s},
-		{"a long one and a little jitter", throttledFor(20 * s), 0.25, 0, time.Hour, 20 * s, 22 * s},
-		{"no jitter", throttledFor(20 * s), 0, 0, time.Hour, 20 * s, 20 * s},
+		{"no stated wait", errBusy, 1, toolhealth.Off, time.Hour, 0, 8 * s},
+		{"and a little jitter", errBusy, 0.25, toolhealth.Off, time.Hour, 6 * s, 8 * s},
+		{"a stated wait", throttledFor(5 * s), 1, toolhealth.Off, time.Hour, 5 * s, 13 * s},
+		{"and a little jitter", throttledFor(5 * s), 0.25, toolhealth.Off, time.Hour, 6 * s, 8 * s},
+		{"a long one and a little jitter", throttledFor(20 * s), 0.25, toolhealth.Off, time.Hour, 20 * s, 22 * s},
+		{"no jitter", throttledFor(20 * s), toolhealth.Off, toolhealth.Off, time.Hour, 20 * s, 20 * s},
 		{"cut by MaxWait", throttledFor(5 * s), 1, 7 * s, time.Hour, 5 * s, 7 * s},
 		{"cut to nothing by MaxWait", throttledFor(5 * s), 1, 5 * s, time.Hour, 5 * s, 5 * s},
-		{"cut by the deadline to half of the time after it", throttledFor(5 * s), 1, 0, 7 * s, 5 * s, 6 * s},
-		{"a back-off that is cut by the deadline", errBusy, 1, 0, 3 * s, 0, 1500 * time.Millisecond},
+		{"cut by the deadline to half of the time after it", throttledFor(5 * s), 1, toolhealth.Off, 7 * s, 5 * s, 6 * s},
+		{"a back-off that is cut by the deadline", errBusy, 1, toolhealth.Off, 3 * s, 0, 1500 * time.Millisecond},
 	} {
 		waits := waitsOf(t, 100, c.deadline, c.first, func(p *toolhealth.Policy) {
-			p.BackoffBase, p.BackoffMax, p.Jitter, p.MaxWait = 8*s, 0, c.jitter, c.maxWait
+			p.BackoffBase, p.BackoffMax, p.Jitter, p.MaxWait = 8*s, toolhealth.Off, c.jitter, c.maxWait
 		})
 		shortest, longest := time.Duration(math.MaxInt64), time.Duration(0)
 		for _, w := range waits {
@@ -82,11 +82,11 @@ func TestGuard_StatedWaitCostsNoToken(t *testing.T) {
 		jitter float64
 		left   int
 	}{
-		{"no stated wait", errBusy, 0, 9},
-		{"shorter than the back-off", throttledFor(99 * time.Millisecond), 0, 9},
-		{"as long as the back-off", throttledFor(100 * time.Millisecond), 0, 10},
-		{"longer than the back-off", throttledFor(101 * time.Millisecond), 0, 10},
-		{"of a failure", busyFor(time.Second), 0, 10},
+		{"no stated wait", errBusy, toolhealth.Off, 9},
+		{"shorter than the back-off", throttledFor(99 * time.Millisecond), toolhealth.Off, 9},
+		{"as long as the back-off", throttledFor(100 * time.Millisecond), toolhealth.Off, 10},
+		{"longer than the back-off", throttledFor(101 * time.Millisecond), toolhealth.Off, 10},
+		{"of a failure", busyFor(time.Second), toolhealth.Off, 10},
 		{"longer than what full jitter keeps of the back-off", throttledFor(time.Millisecond), 1, 10},
 		{"longer than what half a jitter keeps", throttledFor(51 * time.Millisecond), 0.5, 10},
 		{"shorter than what half a jitter keeps", throttledFor(49 * time.Millisecond), 0.5, 9},
@@ -107,7 +107,7 @@ func TestGuard_StatedWaitCostsNoToken(t *testing.T) {
 func TestGuard_StatedWaitNeedsNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := patient(t)
-		g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default.RetryBudget, c.Default.RetryRefill = 1, 0 })
+		g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default.RetryBudget, c.Default.RetryRefill = 1, toolhealth.Off })
 		takeTokens(t, g, "a", 1)
 		_, err := toolhealth.Call(t.Context(), g, "a", plays(errBusy).run)
 		assert.Equal(t, toolhealth.StopRetryBudgetExhausted, toolError(t, err).Reason)
@@ -135,7 +135,7 @@ func TestGuard_BudgetRefillsWithTime(t *testing.T) {
 		{10 * time.Second, 10 * time.Second, 1},
 		{10 * time.Second, 25 * time.Second, 2},
 		{10 * time.Second, time.Hour, 3},
-		{0, 24 * time.Hour, 0},
+		{toolhealth.Off, 24 * time.Hour, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := patient(t)

@@ -147,10 +147,10 @@ func TestGuard_PostponedAttemptThatCannotBeMade(t *testing.T) {
 		{"there is just time enough", nil, 30 * time.Second, throttledFor(25 * time.Second), errBusy, 28 * time.Second, toolhealth.StopNone, 0, 2},
 		{"the time is up", nil, 30 * time.Second, throttledFor(25 * time.Second), errBusy, 31 * time.Second, toolhealth.StopTimeout, 2, 1},
 		{"the substitute may have acted", func(gc *toolhealth.GuardConfig) {
-			gc.Tools = map[string]toolhealth.Policy{"b": {SideEffects: true}}
+			gc.Tools = map[string]toolhealth.Policy{"b": bare(toolhealth.Policy{SideEffects: true})}
 		}, time.Hour, throttledFor(25 * time.Second), errBusy, 0, toolhealth.StopOutcomeUnknown, 2, 1},
 		{"the substitute surely has not", func(gc *toolhealth.GuardConfig) {
-			gc.Tools = map[string]toolhealth.Policy{"b": {SideEffects: true}}
+			gc.Tools = map[string]toolhealth.Policy{"b": bare(toolhealth.Policy{SideEffects: true})}
 		}, time.Hour, throttledFor(25 * time.Second), errUnsent, 0, toolhealth.StopNone, 0, 2},
 		{"the substitute was denied", nil, time.Hour, throttledFor(25 * time.Second), toolhealth.WithVerdict(errBusy, denied), 0, toolhealth.StopRateLimited, 2, 1},
 		{"it failed with a wait", nil, time.Hour, busyFor(25 * time.Second), errBusy, 0, toolhealth.StopNone, 0, 2},
@@ -250,7 +250,7 @@ func TestGuard_PostponedAttemptTakesTokenWhenItIsMade(t *testing.T) {
 	for _, taken := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
 			r := patient(t)
-			g := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) { c.Default.RetryBudget, c.Default.RetryRefill = 1, 0 }, "b")
+			g := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) { c.Default.RetryBudget, c.Default.RetryRefill = 1, toolhealth.Off }, "b")
 			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 			defer cancel()
 			tools := cast{"a": plays(errBusy), "b": failing(errBusy)}

@@ -5,35 +5,44 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/toolhealth/toolhealth"
 )
 
-// The keys of config, reconfigure, guard and tool are those of the JSON forms of
-// Config, GuardConfig, BreakerConfig and Policy. Such a line is turned into JSON, so
-// that these types themselves say which keys and values there are.
+// The keys of config, reconfigure, guard and tool are those of the JSON form of
+// Settings. Such a line is turned into JSON, so that the library itself says which keys
+// and values there are.
 
 var (
 	// registryKeys are the keys of config and reconfigure that are not BreakerConfig's.
 	registryKeys = []string{"max_tools", "registered_only"}
-	// policyKeys are the keys of tool that are Policy's; all others are BreakerConfig's.
+	// policyKeys are the keys of tool that are of its policy; all others are of its
+	// breaker.
 	policyKeys = []string{"max_attempts", "timeout", "side_effects", "detach"}
 	// guardKeys are the keys of guard.
 	guardKeys = []string{
-		"max_attempts", "timeout", "backoff_base", "backoff_max", "jitter", "max_wait", "budget", "deadline_floor",
+		"max_attempts", "timeout", "backoff_base", "backoff_max", "jitter", "max_wait", "budget", "retry_refill",
+		"deadline_floor",
 	}
 )
 
 // object is a JSON object.
 type object map[string]any
 
-// readInto decodes the object into v, which its own UnmarshalJSON reads.
-func (o object) readInto(v any) error {
+// readInto changes the settings as the object says.
+func (o object) readInto(s *toolhealth.Settings) error {
 	data, err := json.Marshal(o)
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(data, v)
+	return json.Unmarshal(data, s)
+}
+
+// usualSettings are those of a scenario that says nothing: the default, but attempts
+// have no time limit.
+func usualSettings() toolhealth.Settings {
+	return toolhealth.Settings{Policy: toolhealth.Policy{Timeout: toolhealth.Off}}
 }
 
 // split returns the settings as two objects: those with one of the keys, and the others.
@@ -61,35 +70,50 @@ func jsonValue(text string) any {
 	return text
 }
 
-// configureRegistry changes c by the settings of config or reconfigure.
-func configureRegistry(c *toolhealth.Config, set []keyValue) error {
+// configureRegistry changes s by the settings of config or reconfigure.
+func configureRegistry(s *toolhealth.Settings, set []keyValue) error {
 	whole, breaker := split(set, registryKeys)
 	whole["breaker"] = breaker
-	return whole.readInto(c)
+	return whole.readInto(s)
 }
 
-// configureGuard changes c by the settings of guard.
-func configureGuard(c *toolhealth.GuardConfig, set []keyValue) error {
+// configureGuard changes s by the settings of guard.
+func configureGuard(s *toolhealth.Settings, set []keyValue) error {
 	whole, policy := split(set, []string{"deadline_floor"})
 	if budget, ok := policy["budget"]; ok {
 		policy["retry_budget"] = budget
 		delete(policy, "budget")
 	}
-	whole["default"] = policy
-	return whole.readInto(c)
+	whole["policy"] = policy
+	return whole.readInto(s)
 }
 
-// configureTool changes b and p by the settings of tool. It reports whether any of
-// them was the breaker's.
-func configureTool(b *toolhealth.BreakerConfig, p *toolhealth.Policy, set []keyValue) (own bool, err error) {
+// configureTool changes s by the settings of tool.
+func configureTool(s *toolhealth.Settings, tool string, set []keyValue) error {
 	policy, breaker := split(set, policyKeys)
-	return len(breaker) > 0, errors.Join(breaker.readInto(b), policy.readInto(p))
+	own := object{}
+	if len(policy) > 0 {
+		own["policy"] = policy
+	}
+	if len(breaker) > 0 {
+		own["breaker"] = breaker
+	}
+	others := s.Tools
+	if err := (object{"tools": object{tool: own}}).readInto(s); err != nil {
+		return err
+	}
+	for name, other := range others {
+		if name != tool {
+			s.Tools[name] = other
+		}
+	}
+	return nil
 }
 
 // configure reads a config or reconfigure line.
 func (l *lineReader) configure() error {
-	config := toolhealth.DefaultConfig()
-	err := l.settings(nil, func(set []keyValue) error { return configureRegistry(&config, set) })
+	settings := usualSettings()
+	err := l.settings(nil, func(set []keyValue) error { return configureRegistry(&settings, set) })
 	if err != nil || !l.step.expects || l.step.verb == "config" {
 		return err
 	}
@@ -101,8 +125,8 @@ func (l *lineReader) configure() error {
 
 // guard reads a guard line.
 func (l *lineReader) guard() error {
-	config := toolhealth.DefaultGuardConfig()
-	return l.settings(guardKeys, func(set []keyValue) error { return configureGuard(&config, set) })
+	settings := usualSettings()
+	return l.settings(guardKeys, func(set []keyValue) error { return configureGuard(&settings, set) })
 }
 
 // register reads a tool line, which needs no settings.
@@ -111,10 +135,9 @@ func (l *lineReader) register() error {
 		if len(l.args) == 0 {
 			return nil
 		}
-		breaker, policy := toolhealth.DefaultBreakerConfig(), toolhealth.DefaultGuardConfig().Default
+		settings := usualSettings()
 		return l.settings(nil, func(set []keyValue) error {
-			_, err := configureTool(&breaker, &policy, set)
-			return err
+			return configureTool(&settings, l.step.tool, set)
 		})
 	})
 }
@@ -138,8 +161,10 @@ func (l *lineReader) settings(known []string, try func([]keyValue) error) error 
 	}
 	trial := slices.Clone(l.step.set)
 	for i := range trial {
-		if trial[i].value == "NaN" {
+		if text := trial[i].value.(string); text == "NaN" {
 			trial[i].value = "0.5"
+		} else {
+			trial[i].value = strings.TrimPrefix(text, "-")
 		}
 	}
 	return try(trial)

@@ -17,9 +17,10 @@ import (
 type stage struct {
 	start    time.Time
 	observed bool
+	host     *toolhealth.Guard // its settings are those of config and reconfigure
 	registry *toolhealth.Registry
-	gate     *toolhealth.Gate // gate without the router
-	guard    *toolhealth.Guard
+	gate     *toolhealth.Gate  // gate without the router
+	guard    *toolhealth.Guard // on the same registry, with a router, which may have a circle
 	router   *toolhealth.HealthRouter
 	permits  map[string]*toolhealth.Permit
 
@@ -56,28 +57,29 @@ func (s *Scenario) Play(observed bool) error {
 
 func (st *stage) now() time.Duration { return time.Since(st.start) }
 
-// setUp makes the registry, the router and the guard. The order of the lines does
-// not matter. An error comes with the line that caused it.
+// setUp makes the registry, the router and the guard. The order of the lines does not
+// matter. An error comes with the line that caused it, or with the last one.
 func (st *stage) setUp(steps []Step) (line int, err error) {
 	line = 1
-	config, guarded := toolhealth.DefaultConfig(), toolhealth.DefaultGuardConfig()
+	settings := usualSettings()
 	substitutes := make(map[string][]string)
 	for _, step := range steps {
 		switch line = step.Line; step.verb {
 		case "config":
-			err = configureRegistry(&config, step.set)
+			err = configureRegistry(&settings, step.set)
 		case "fallback":
 			substitutes[step.tool] = append(substitutes[step.tool], step.names...)
 		case "guard":
-			err = configureGuard(&guarded, step.set)
+			err = configureGuard(&settings, step.set)
 		}
 		if err != nil {
 			return line, err
 		}
 	}
-	if st.registry, err = toolhealth.NewRegistryWithConfig(config); err != nil {
+	if st.host, err = toolhealth.New(settings); err != nil {
 		return line, err
 	}
+	st.registry = st.host.Registry()
 	st.registry.OnTransition(func(t toolhealth.Transition) {
 		st.mu.Lock()
 		defer st.mu.Unlock()
@@ -87,35 +89,44 @@ func (st *stage) setUp(steps []Step) (line int, err error) {
 		return line, err
 	}
 	st.gate = &toolhealth.Gate{Registry: st.registry}
-	guarded.Tools = make(map[string]toolhealth.Policy)
 	for _, step := range steps {
 		if step.verb != "tool" {
 			continue
 		}
-		if err = st.register(step, config.Breaker, guarded); err != nil {
+		if err = st.register(&settings, step); err != nil {
 			return step.Line, err
 		}
 	}
-	if st.observed {
-		guarded.Observe = func(context.Context, toolhealth.Event) {}
-	}
-	st.guard, err = toolhealth.NewGuard(&toolhealth.Gate{Registry: st.registry, Router: st.router}, guarded)
+	st.guard, err = st.newGuard(settings)
 	return line, err
 }
 
-// register registers a tool with the settings of the step.
-func (st *stage) register(step Step, breaker toolhealth.BreakerConfig, guarded toolhealth.GuardConfig) error {
-	policy := guarded.Default
-	own, err := configureTool(&breaker, &policy, step.set)
-	if err != nil {
+// register makes a tool known, with those settings of its own that the step has.
+func (st *stage) register(settings *toolhealth.Settings, step Step) error {
+	if err := configureTool(settings, step.tool, step.set); err != nil {
 		return err
 	}
-	guarded.Tools[step.tool] = policy
 	var options toolhealth.ToolOptions
-	if own {
-		options.Breaker = &breaker
+	if own := settings.Tools[step.tool].Breaker; own != nil {
+		options.Breaker = own
 	}
 	return st.registry.Register(step.tool, options)
+}
+
+// newGuard returns a guard with the policies of the settings and the router of the
+// stage.
+func (st *stage) newGuard(settings toolhealth.Settings) (*toolhealth.Guard, error) {
+	config := toolhealth.GuardConfig{Default: settings.Policy, Tools: make(map[string]toolhealth.Policy)}
+	for tool, own := range settings.Tools {
+		if own.Policy != nil {
+			config.Tools[tool] = *own.Policy
+		}
+	}
+	if st.observed {
+		config.Observe = func(context.Context, toolhealth.Event) {}
+	}
+	gate := &toolhealth.Gate{Registry: st.registry, Router: st.router, DeadlineFloor: settings.DeadlineFloor}
+	return toolhealth.NewGuard(gate, config)
 }
 
 // do plays one step.
@@ -332,10 +343,10 @@ func (st *stage) summary(step *Step) error {
 }
 
 func (st *stage) reconfigure(step *Step) error {
-	config := st.registry.Config()
-	err := configureRegistry(&config, step.set)
+	settings := st.host.Settings()
+	err := configureRegistry(&settings, step.set)
 	if err == nil {
-		err = st.registry.SetConfig(config)
+		err = st.host.SetSettings(settings)
 	}
 	switch wanted := step.expects; {
 	case wanted && err == nil:

@@ -232,23 +232,24 @@ func TestParse_ReadsLineByLine(t *testing.T) {
 // requireSettings checks what the settings of TestParse_ReadsLineByLine change.
 func requireSettings(t *testing.T, s *Scenario) {
 	t.Helper()
-	config, wantConfig := toolhealth.DefaultConfig(), toolhealth.DefaultConfig()
-	wantConfig.Breaker.FailureThreshold, wantConfig.Breaker.RecoveryGrowth, wantConfig.RegisteredOnly = 1, 1.5, true
-	require.NoError(t, configureRegistry(&config, s.Steps[0].set))
-	require.Equal(t, wantConfig, config)
+	settings, want := usualSettings(), usualSettings()
+	base := toolhealth.BreakerConfig{FailureThreshold: 1, ProbeTimeout: 30 * time.Second, RecoveryGrowth: 1.5}
+	want.Breaker, want.RegisteredOnly = base, true
+	require.NoError(t, configureRegistry(&settings, s.Steps[0].set))
+	require.Equal(t, want, settings)
 
-	breaker, wantBreaker := toolhealth.DefaultBreakerConfig(), toolhealth.DefaultBreakerConfig()
-	guard, wantGuard := toolhealth.DefaultGuardConfig(), toolhealth.DefaultGuardConfig()
-	wantBreaker.RecoveryDuration, wantGuard.Default.SideEffects = 90*time.Second, true
-	own, err := configureTool(&breaker, &guard.Default, s.Steps[1].set)
-	require.NoError(t, err)
-	require.True(t, own)
-	require.Equal(t, wantBreaker, breaker)
-	require.Equal(t, wantGuard, guard)
+	want.Policy.Jitter, want.Policy.RetryBudget = toolhealth.Off, 2
+	require.NoError(t, configureGuard(&settings, s.Steps[3].set))
+	require.Equal(t, want, settings)
 
-	wantGuard.Default.Jitter, wantGuard.Default.RetryBudget = 0, 2
-	require.NoError(t, configureGuard(&guard, s.Steps[3].set))
-	require.Equal(t, wantGuard, guard)
+	breaker, policy := base, want.Policy
+	breaker.RecoveryDuration, policy.SideEffects = 90*time.Second, true
+	want.Tools = map[string]toolhealth.ToolSettings{"search": {Breaker: &breaker, Policy: &policy}}
+	require.NoError(t, configureTool(&settings, "search", s.Steps[1].set))
+	require.Equal(t, want, settings)
+	want.Tools["plain"] = toolhealth.ToolSettings{}
+	require.NoError(t, configureTool(&settings, "plain", nil))
+	require.Equal(t, want, settings, "other tools keep theirs")
 }
 
 // badLines are lines that Parse must refuse, by their mistakes.

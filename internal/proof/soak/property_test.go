@@ -1,6 +1,7 @@
 package soak_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func newHistory(random *rand.Rand) (*history, error) {
 	if h.r, err = toolhealth.NewRegistryWithConfig(h.config); err != nil {
 		return nil, err
 	}
-	h.most = h.r.Config().MaxTools
+	h.most = boundOf(h.r)
 	h.g = &toolhealth.Gate{Registry: h.r}
 	if random.IntN(2) == 0 {
 		if h.g.Router, err = toolhealth.NewHealthRouter(map[string][]string{"a": {"b", "c"}, "b": {"a"}}); err != nil {
@@ -80,7 +81,15 @@ func (h *history) randomConfig() toolhealth.Config {
 	if h.random.IntN(8) == 0 {
 		b.FailureThreshold = 0
 	}
+	if b.MaxOpenDuration == 0 {
+		b.MaxOpenDuration = toolhealth.Off
+	}
 	return toolhealth.Config{Breaker: b, MaxTools: []int{0, 0, 2, 3}[h.random.IntN(4)]}
+}
+
+// boundOf returns how many entries the registry may have.
+func boundOf(r *toolhealth.Registry) int {
+	return cmp.Or(r.Config().MaxTools, toolhealth.DefaultMaxTools)
 }
 
 func (h *history) fail(format string, args ...any) {
@@ -184,7 +193,7 @@ func (h *history) step() {
 			if err := h.r.SetConfig(h.config); err != nil {
 				h.fail("%v", err)
 			}
-			h.most = max(h.r.Len(), h.r.Config().MaxTools)
+			h.most = max(h.r.Len(), boundOf(h.r))
 		}
 	case 19:
 		if h.random.IntN(6) == 0 && h.r.Remove(tool) {

@@ -52,8 +52,7 @@ func TestSoak_EveryTotalAddsUp(t *testing.T) {
 	r, err := toolhealth.NewRegistryWithConfig(config)
 	require.NoError(t, err)
 	gate := &toolhealth.Gate{Registry: r}
-	guarding := toolhealth.DefaultGuardConfig()
-	guarding.Default.BackoffBase, guarding.Default.BackoffMax = time.Microsecond, 10*time.Microsecond
+	guarding := toolhealth.GuardConfig{Default: toolhealth.Policy{BackoffBase: time.Microsecond, BackoffMax: 10 * time.Microsecond}}
 	guard, err := toolhealth.NewGuard(gate, guarding)
 	require.NoError(t, err)
 

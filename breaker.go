@@ -82,6 +82,7 @@ type Transition struct {
 	Streak int           // consecutive failures, this one included
 	Kind   Kind          // of the last failure that counted; KindNone if none has
 	Wait   time.Duration // until the next probe may go; 0 when closed, one cooldown when isolated
+	By     string        // the operator that Reset or Isolate was given; "" for other causes
 }
 
 // carrier holds the snapshot of one breaker: every change is one [machine.Step]
@@ -120,8 +121,9 @@ func (c *carrier) apply(ev *machine.Event, now int64, stats *Stats, a *machine.A
 
 // deliver hands the answer's transitions to the hooks, after all earlier ones of
 // this breaker. When it returns they have been delivered, or another goroutine,
-// or a hook further up this one's stack, will deliver them.
-func (c *carrier) deliver(a *machine.Answer, tool string, base time.Time, list *hooks.List[Transition]) {
+// or a hook further up this one's stack, will deliver them. by is the operator whose
+// act caused them, "" if no operator did.
+func (c *carrier) deliver(a *machine.Answer, tool, by string, base time.Time, list *hooks.List[Transition]) {
 	changes := a.Changes()
 	if len(changes) == 0 {
 		return
@@ -131,6 +133,9 @@ func (c *carrier) deliver(a *machine.Answer, tool string, base time.Time, list *
 		events[i] = Transition{
 			Tool: tool, From: State(ch.From), To: State(ch.To), Epoch: ch.Epoch, Cause: Cause(ch.Cause),
 			When: base.Add(time.Duration(ch.When)), Streak: ch.Streak, Kind: Kind(ch.Kind), Wait: time.Duration(ch.Wait),
+		}
+		if ch.Cause == machine.CauseReset || ch.Cause == machine.CauseIsolated {
+			events[i].By = by
 		}
 	}
 	ordered := c.events.Load()
@@ -185,7 +190,7 @@ func (b *Breaker) apply(ev machine.Event) (a machine.Answer) {
 		return machine.Answer{}
 	}
 	b.carrier.apply(&ev, since(b.base), nil, &a)
-	b.carrier.deliver(&a, "", b.base, &b.hooks)
+	b.carrier.deliver(&a, "", "", b.base, &b.hooks)
 	return a
 }
 
@@ -210,7 +215,7 @@ func (b *Breaker) notifyAdmission(a *machine.Answer) {
 			b.apply(machine.Event{Op: op, Epoch: a.Epoch, Probe: true})
 		}
 	}()
-	b.carrier.deliver(a, "", b.base, &b.hooks)
+	b.carrier.deliver(a, "", "", b.base, &b.hooks)
 	op = machine.OpBegin
 }
 

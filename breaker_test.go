@@ -65,13 +65,13 @@ func TestBreaker_GoesThroughItsStates(t *testing.T) {
 		assert.Equal(t, StateClosed, b.State())
 		at := func(s time.Duration) time.Time { return start.Add(s * time.Second).Round(0) }
 		assert.Equal(t, []Transition{
-			{"", StateClosed, StateOpen, 2, CauseFailureThreshold, at(0), 3, KindServerError, 30 * time.Second},
-			{"", StateOpen, StateHalfOpen, 3, CauseProbeAdmitted, at(30), 3, KindServerError, 60 * time.Second},
-			{"", StateHalfOpen, StateOpen, 4, CauseLeaseExpired, at(60), 3, KindServerError, 30 * time.Second},
-			{"", StateOpen, StateHalfOpen, 5, CauseProbeAdmitted, at(90), 3, KindServerError, 60 * time.Second},
-			{"", StateHalfOpen, StateOpen, 6, CauseProbeFailed, at(90), 4, KindServerError, 30 * time.Second},
-			{"", StateOpen, StateHalfOpen, 7, CauseProbeAdmitted, at(120), 4, KindServerError, 60 * time.Second},
-			{"", StateHalfOpen, StateClosed, 8, CauseProbeSucceeded, at(120), 0, KindServerError, 0},
+			{"", StateClosed, StateOpen, 2, CauseFailureThreshold, at(0), 3, KindServerError, 30 * time.Second, ""},
+			{"", StateOpen, StateHalfOpen, 3, CauseProbeAdmitted, at(30), 3, KindServerError, 60 * time.Second, ""},
+			{"", StateHalfOpen, StateOpen, 4, CauseLeaseExpired, at(60), 3, KindServerError, 30 * time.Second, ""},
+			{"", StateOpen, StateHalfOpen, 5, CauseProbeAdmitted, at(90), 3, KindServerError, 60 * time.Second, ""},
+			{"", StateHalfOpen, StateOpen, 6, CauseProbeFailed, at(90), 4, KindServerError, 30 * time.Second, ""},
+			{"", StateOpen, StateHalfOpen, 7, CauseProbeAdmitted, at(120), 4, KindServerError, 60 * time.Second, ""},
+			{"", StateHalfOpen, StateClosed, 8, CauseProbeSucceeded, at(120), 0, KindServerError, 0, ""},
 		}, events)
 		stop()
 		b.Isolate()
@@ -258,9 +258,9 @@ func TestOnTransition_EventsOfOneToolFormChain(t *testing.T) {
 				tool := fmt.Sprint("t", random.IntN(3))
 				switch random.IntN(8) {
 				case 0:
-					r.Reset(tool)
+					r.Reset(tool, "")
 				case 1:
-					r.Isolate(tool)
+					r.Isolate(tool, "")
 				case 2:
 					r.RecordFailure(tool, 0)
 				case 3:
@@ -312,9 +312,9 @@ func TestOnTransition_NewStateIsVisibleAndNoLockIsHeld(t *testing.T) {
 		if e.Epoch == 2 && e.Tool == "a" {
 			r.AllowRequest("b")
 			r.AllowRequest("c")
-			r.Isolate("a")
-			r.Isolate("c")
-			assert.NoError(t, r.Register("b"))
+			r.Isolate("a", "")
+			r.Isolate("c", "")
+			assert.NoError(t, r.Register("b", ToolOptions{}))
 			assert.NoError(t, r.SetConfig(r.Config()))
 			r.HealthSummary()
 			r.Remove("b")
@@ -335,7 +335,7 @@ func TestOnTransition_PanicHarmsNeitherCallNorOtherHooks(t *testing.T) {
 	r.OnTransition(func(Transition) { panic("hook") })
 	events := recordEvents(r)
 	assert.NotPanics(t, func() { failTimes(r, "a", 3) })
-	r.Reset("a")
+	r.Reset("a", "")
 	assert.Equal(t, []string{"closed>open failure_threshold 2", "open>closed reset 3"}, events.of("a"))
 	assert.Equal(t, uint64(2), r.HealthSummary().HookPanics)
 }
@@ -344,7 +344,7 @@ func TestOnTransition_GoexitLosesNoEvent(t *testing.T) {
 	r := NewRegistry()
 	r.OnTransition(func(e Transition) {
 		if e.Epoch == 2 {
-			r.Isolate("a") // queued behind this one
+			r.Isolate("a", "") // queued behind this one
 			runtime.Goexit()
 		}
 	})
@@ -356,7 +356,7 @@ func TestOnTransition_GoexitLosesNoEvent(t *testing.T) {
 	})
 	group.Wait()
 	assert.Equal(t, []string{"closed>open failure_threshold 2", "open>open isolated 3"}, events.of("a"))
-	r.Reset("a")
+	r.Reset("a", "")
 	assert.Len(t, events.of("a"), 3, "the queue is not stuck")
 }
 
@@ -381,8 +381,8 @@ func TestOnTransition_SlowHookDelaysOnlyItsOwnTool(t *testing.T) {
 			close(done)
 		}()
 		synctest.Wait()
-		r.Reset("slow")
-		r.Isolate("slow")
+		r.Reset("slow", "")
+		r.Isolate("slow", "")
 		failTimes(r, "quick", 3)
 		assert.Equal(t, time.Duration(0), time.Since(start), "no caller waits for the slow hook")
 		mu.Lock()
@@ -401,7 +401,7 @@ func TestOnTransition_NoEventAfterStopHasReturned(t *testing.T) {
 		group.Go(func() {
 			for !over.Load() {
 				r.RecordFailure(fmt.Sprint("t", w%2), 0)
-				r.Reset(fmt.Sprint("t", w%2))
+				r.Reset(fmt.Sprint("t", w%2), "")
 				runtime.Gosched() // on one processor the others wait for this one
 			}
 		})

@@ -357,12 +357,12 @@ type markedError struct {
 func (e *markedError) Unwrap() error        { return e.error }
 func (e *markedError) ToolVerdict() Verdict { return e.verdict }
 
-// For returns a Rule for an error type of the user's own, anywhere in the tree:
+// RuleFor returns a Rule for an error type of the user's own, anywhere in the tree:
 //
-//	toolhealth.For(func(e *openai.Error) toolhealth.Verdict {
+//	toolhealth.RuleFor(func(e *openai.Error) toolhealth.Verdict {
 //		return toolhealth.ClassifyHTTP(e.StatusCode, e.Response.Header)
 //	})
-func For[E error](verdict func(E) Verdict) Rule {
+func RuleFor[E error](verdict func(E) Verdict) Rule {
 	return func(err error) (Verdict, bool) {
 		var buf [8]error
 		nodes, _ := errfacts.Tree(buf[:0], err)
@@ -375,9 +375,9 @@ func For[E error](verdict func(E) Verdict) Rule {
 	}
 }
 
-// Neutral returns a Rule for errors that say nothing about the tool: interrupts,
+// NeutralRule returns a Rule for errors that say nothing about the tool: interrupts,
 // pending approvals, denials by a policy of the host. They are never retried.
-func Neutral(kind Kind, match func(error) bool) Rule {
+func NeutralRule(kind Kind, match func(error) bool) Rule {
 	return func(err error) (Verdict, bool) {
 		return Verdict{Outcome: OutcomeNeutral, Kind: kind}, match(err)
 	}

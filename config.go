@@ -360,9 +360,19 @@ type GuardConfig struct {
 	// any goroutine, so it must be quick. A call whose policy is wrong, or for which it
 	// panics, fails with StopNonRetryable before the tool runs.
 	PolicyOf func(tool string, p Policy) Policy
-	// Observe, if set, hears of each attempt and of each finished call, on the
-	// goroutine of the call and with the caller's ctx; not of one that rides on an
-	// outer call of the same tool. A panic in it is ignored.
+	// Start, if set, is called before each attempt, with the caller's ctx and an Event
+	// that has Tool, Served and Attempt. The tool function and the attempt's event in
+	// Observe get the ctx that it returns, so that a span or a logger of the attempt can
+	// be in it. That ctx has to be derived from the caller's; nil, or a panic, leaves it
+	// as it is. What Start takes does not count as time of the tool.
+	//
+	// Each attempt that Start has heard of ends with one event of Observe, also if it
+	// panics or ends its goroutine.
+	Start func(ctx context.Context, e Event) context.Context
+	// Observe, if set, hears of each attempt that has ended, with the ctx that Start
+	// returned for it, and of each finished call, with the caller's ctx. Both run on the
+	// goroutine of the call, and hear nothing of a call that rides on an outer one of the
+	// same tool. A panic in Observe is ignored.
 	Observe func(ctx context.Context, e Event)
 }
 
@@ -404,8 +414,9 @@ type Settings struct {
 
 	// Classify says what errors mean. Nil means the function of that name.
 	Classify Classifier
-	// PolicyOf and Observe are those of GuardConfig: PolicyOf is given Policy.
+	// PolicyOf, Start and Observe are those of GuardConfig: PolicyOf is given Policy.
 	PolicyOf func(tool string, p Policy) Policy
+	Start    func(ctx context.Context, e Event) context.Context
 	Observe  func(ctx context.Context, e Event)
 }
 
@@ -418,7 +429,8 @@ type ToolSettings struct {
 	Breaker *BreakerConfig
 	Policy  *Policy
 	// Substitutes are the tools that may stand in for this one, in the order of
-	// preference. The substitutes of a substitute are not followed.
+	// preference. The substitutes of a substitute are not followed. If it is nil, those
+	// that Tool.Substitute was given count; an empty list means none.
 	Substitutes []string
 	// Labels are shown in ToolHealth and mean nothing to the library.
 	Labels map[string]string
@@ -592,7 +604,8 @@ func cloneOf[T any](v *T) *T {
 	return &c
 }
 
-// Event is what GuardConfig.Observe hears: one attempt or one call has ended.
+// Event is what GuardConfig.Observe hears, one attempt or one call has ended, and what
+// GuardConfig.Start hears of an attempt that begins.
 type Event struct {
 	Tool    string // name of the tool that the call asked for
 	Served  string // name of the tool that ran; for a finished call, the last one

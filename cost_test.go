@@ -33,7 +33,7 @@ func TestCost_CallPathDoesNotAllocate(t *testing.T) {
 	r.RecordSuccess("well", 0)
 	r.RecordFailure("sick", 0)
 	r.RecordFailure("open", 0)
-	r.Isolate("open")
+	r.Isolate("open", "")
 	full := registryWith(t, func(c *Config) { c.MaxTools = 1 })
 	failTimes(full, "open", 3)
 	fullGate := &Gate{Registry: full}
@@ -194,7 +194,7 @@ func TestRegistry_StartsNoGoroutine(t *testing.T) {
 		if permit, err := g.Allow(t.Context(), fmt.Sprint("u", i)); err == nil {
 			permit.KeepAlive() // and never settled
 		}
-		r.Isolate(tool)
+		r.Isolate(tool, "")
 	}
 	require.NoError(t, r.SetConfig(Config{Breaker: BreakerConfig{FailureThreshold: Off}}))
 	r.HealthSummary()
@@ -219,7 +219,7 @@ func TestGuard_HealthyCallAllocatesItsContext(t *testing.T) {
 		"Call":            {3, func() { _, _ = Call(ctx, g, "a", fn) }},
 		"Call, untracked": {4, func() { _, _ = Call(ctx, untracked, "a", fn) }},
 		"Call, observed":  {3, func() { _, _ = Call(ctx, observed, "a", fn) }},
-		"Wrap":            {4, func() { _, _ = wrapped(ctx, 7) }},
+		"Wrap":            {4, func() { _, _ = wrapped.Call(ctx, 7) }},
 		"Call with check": {5, func() { _, _ = Call(ctx, g, "a", fn, checked) }},
 	} {
 		if got := testing.AllocsPerRun(1000, c.call); got > c.most {

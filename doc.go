@@ -8,17 +8,17 @@
 //
 // # Which level to take
 //
-// Most programs want a [Guard]. [Wrap] a tool's function once and call what it
-// returns; or use [Call]. A Guard retries with back-off and a budget, limits the time
+// Most programs want a [Guard]. [Wrap] a tool's function once and call the [Tool] that
+// it returns; or use [Call]. A Guard retries with back-off and a budget, limits the time
 // of an attempt, checks results, turns panics into errors and goes on to substitutes.
-// The error is a [ToolError]: its text is for the model, Details is for logs, Reason
-// says why the call ended. Set SideEffects for tools that act, and a Timeout that fits
-// your tools: it is 2m by default.
+// The error is a [ToolError]: [ModelText] makes of it what the model may read, Details is
+// for logs, Reason says why the call ended. Set SideEffects for tools that act, and a
+// Timeout that fits your tools: it is 2m by default.
 //
 //	guard, err := toolhealth.New(toolhealth.Settings{})
 //	...
 //	search := toolhealth.Wrap(guard, "search", client.Search)
-//	out, err := search(ctx, query)
+//	out, err := search.Call(ctx, query)
 //
 // A [Gate] is for a loop of your own, before and after one call. [Gate.Allow] returns
 // a [Permit], or a [Refusal] that can be shown to the model; [Permit.Done] takes the
@@ -38,7 +38,8 @@
 // [Registry.AllowRequest], then [Registry.Record]. A late report is taken for a
 // current one.
 //
-// All levels can share one [Registry]. A [HealthRouter] names the substitutes.
+// All levels can share one [Registry]. A [HealthRouter] names the substitutes of every
+// level; a [Tool] may name its own.
 //
 // # The breaker
 //
@@ -63,7 +64,8 @@
 // Every outcome goes into the tool's [Stats]: counts, durations, and a moving average
 // of success in which each call weighs 30 %. The score, 0.3 x success rate + 0.7 x
 // moving average, makes a [HealthStatus]; it informs and blocks nothing.
-// [Registry.Health] and [Registry.HealthSummary] return it all, as JSON too.
+// [Registry.Health] and [Registry.HealthSummary] return it all, as JSON too. Health,
+// transitions, events and errors are [log/slog.LogValuer]s.
 //
 // # What an error means
 //

@@ -246,7 +246,7 @@ func ExampleRegistry_All() {
 	for tool, health := range registry.All() {
 		fmt.Printf("%-8s %-10s %-7s %.2f\n", tool, health.Status, health.State, health.Score)
 		if !health.Available {
-			registry.Reset(tool)
+			registry.Reset(tool, "")
 		}
 	}
 	fmt.Println(registry.Available("search"))
@@ -319,13 +319,13 @@ func (e *quotaError) Error() string { return "quota used up" }
 // Your own rules come before the built-in ones.
 func ExampleErrorRules() {
 	classify := toolhealth.ErrorRules{Own: []toolhealth.Rule{
-		toolhealth.For(func(e *quotaError) toolhealth.Verdict {
+		toolhealth.RuleFor(func(e *quotaError) toolhealth.Verdict {
 			return toolhealth.Verdict{
 				Outcome: toolhealth.OutcomeThrottled, Kind: toolhealth.KindRateLimited,
 				Retryable: true, RetryAfter: e.resets,
 			}
 		}),
-		toolhealth.Neutral(toolhealth.KindDenied, func(err error) bool { return errors.Is(err, errPending) }),
+		toolhealth.NeutralRule(toolhealth.KindDenied, func(err error) bool { return errors.Is(err, errPending) }),
 	}}.Classify
 	gate := &toolhealth.Gate{Registry: toolhealth.NewRegistry(), Classify: classify}
 
@@ -443,7 +443,7 @@ func ExampleWrap() {
 		return "3 pages on " + query, nil
 	})
 	ctx, info := toolhealth.WithCallInfo(context.Background())
-	fmt.Println(search(ctx, "go"))
+	fmt.Println(search.Call(ctx, "go"))
 	fmt.Println(info.Served, info.Attempts)
 	// Output:
 	// 3 pages on go <nil>
@@ -451,8 +451,8 @@ func ExampleWrap() {
 }
 
 // A substitute may take other arguments: the function adapts them.
-func ExampleSubstitute() {
-	guard := newExampleGuard(nil, map[string][]string{"search": {"archive"}})
+func ExampleTool_Substitute() {
+	guard := newExampleGuard(nil, nil)
 	type archiveQuery struct {
 		Words []string
 		Limit int
@@ -460,17 +460,16 @@ func ExampleSubstitute() {
 	archive := func(_ context.Context, q archiveQuery) (string, error) {
 		return fmt.Sprintf("%d old pages on %s", q.Limit, strings.Join(q.Words, "+")), nil
 	}
-	search := toolhealth.Wrap(guard, "search",
-		func(context.Context, string) (string, error) { return "", &apiError{503} },
-		toolhealth.Substitute("archive", func(ctx context.Context, query string) (string, error) {
+	search := toolhealth.Wrap(guard, "search", func(context.Context, string) (string, error) { return "", &apiError{503} }).
+		Substitute("archive", func(ctx context.Context, query string) (string, error) {
 			return archive(ctx, archiveQuery{strings.Fields(query), 2})
-		}))
+		})
 
 	ctx, info := toolhealth.WithCallInfo(context.Background())
-	fmt.Println(search(ctx, "circuit breaker"))
+	fmt.Println(search.Call(ctx, "circuit breaker"))
 	fmt.Println(info.Requested, info.Served, info.Attempts)
 
-	_, err := search(toolhealth.WithoutFallback(context.Background()), "circuit breaker")
+	_, err := search.Call(toolhealth.WithoutFallback(context.Background()), "circuit breaker")
 	fmt.Println(err)
 	// Output:
 	// 2 old pages on circuit+breaker <nil>
@@ -534,6 +533,33 @@ func ExamplePartial() {
 	fmt.Println(out, err, info.Partial)
 	// Output:
 	// yesterday's prices, because of server_error <nil> true
+}
+
+// What the model reads: a safe text for what it cannot mend, the tool's own words for
+// what it can.
+func ExampleModelText() {
+	guard := newExampleGuard(nil, nil)
+	search := toolhealth.Wrap(guard, "search", func(_ context.Context, query string) (string, error) {
+		if query == "" {
+			return "", toolhealth.WithVerdict(errors.New("the query is empty, give one word at least"),
+				toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected, Kind: toolhealth.KindInvalidRequest})
+		}
+		return "", &apiError{503}
+	})
+	for _, query := range []string{"", "go"} {
+		_, err := search.Call(context.Background(), query)
+		text, ok := toolhealth.ModelText(err)
+		fmt.Println(text, ok)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := search.Call(ctx, "go")
+	_, ok := toolhealth.ModelText(err)
+	fmt.Println(ok) // the caller is gone: end the run with err
+	// Output:
+	// the query is empty, give one word at least true
+	// tool failed after 2 attempts: internal error of the tool true
+	// false
 }
 
 // The error of a guarded call as a tool result.
@@ -642,9 +668,10 @@ func (c searchClient) Search(ctx context.Context, query string) (string, error) 
 	return runTool(ctx, string(c), query)
 }
 
-func wrapSearch(guard *toolhealth.Guard, primary, backup searchClient) func(context.Context, string) (string, error) {
-	return toolhealth.Wrap(guard, "search", primary.Search,
-		toolhealth.Substitute("search_backup", backup.Search)) // its arguments may differ: adapt them here
+func wrapSearch(guard *toolhealth.Guard, primary, backup searchClient) (*toolhealth.Tool[string, string], error) {
+	search := toolhealth.Wrap(guard, "search", primary.Search).
+		Substitute("search_backup", backup.Search) // if its arguments differ, adapt them here
+	return search, search.Validate() // every mistake in the wiring
 }
 
 func callThroughGate(ctx context.Context, gate *toolhealth.Gate, tool, args string) string {
@@ -713,20 +740,19 @@ func ExampleGuard_SetSettings() {
 		fmt.Println(err)
 		return
 	}
-	search := toolhealth.Wrap(guard, "search", func(context.Context, string) (string, error) { return "", &apiError{503} },
-		toolhealth.Substitute("archive", func(_ context.Context, query string) (string, error) { return "an old page on " + query, nil }))
-	guard.Registry().Isolate("search")
-	_, err = search(context.Background(), "go")
+	find := func(_ context.Context, tool string) (string, error) { return "a page of the " + tool, nil }
+	guard.Registry().Isolate("search", "alice")
+	_, err = toolhealth.Call(context.Background(), guard, "search", find)
 	fmt.Println(err)
 
 	settings := guard.Settings() // what is in force
 	settings.Tools = map[string]toolhealth.ToolSettings{"search": {Substitutes: []string{"archive"}}}
 	fmt.Println(guard.SetSettings(settings))
-	fmt.Println(search(context.Background(), "go"))
+	fmt.Println(toolhealth.Call(context.Background(), guard, "search", find))
 	// Output:
 	// tool temporarily unavailable: taken out of service
 	// <nil>
-	// an old page on go <nil>
+	// a page of the archive <nil>
 }
 
 // By name: for engines that cannot carry a permit from before a call to after it.
@@ -771,13 +797,17 @@ func Example_guard() {
 		return
 	}
 	// The first attempt fails, so does its retry, and the substitute answers.
-	search := wrapSearch(guard, "search", "search_backup")
-	fmt.Println(search(context.Background(), "go"))
+	search, err := wrapSearch(guard, "search", "search_backup")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(search.Call(context.Background(), "go"))
 
 	// Without a substitute that works, the error says why it stopped.
 	guard, _ = newGuard(strings.NewReader(file))
-	search = wrapSearch(guard, "search", "search")
-	_, err = search(context.Background(), "go")
+	search, _ = wrapSearch(guard, "search", "search")
+	_, err = search.Call(context.Background(), "go")
 	failed, _ := errors.AsType[*toolhealth.ToolError](err)
 	fmt.Println(failed.Reason)
 	fmt.Println(failed)
@@ -828,8 +858,8 @@ func (e *vendorError) Error() string { return fmt.Sprint("vendor: ", e.HTTP) }
 func Example_sdkErrors() {
 	errNeedsApproval := errors.New("a person has to agree")
 	classify := toolhealth.ErrorRules{Own: []toolhealth.Rule{ // for Gate.Classify
-		toolhealth.For(func(e *vendorError) toolhealth.Verdict { return toolhealth.ClassifyHTTP(e.HTTP, e.Header) }),
-		toolhealth.Neutral(toolhealth.KindDenied, func(err error) bool { return errors.Is(err, errNeedsApproval) }),
+		toolhealth.RuleFor(func(e *vendorError) toolhealth.Verdict { return toolhealth.ClassifyHTTP(e.HTTP, e.Header) }),
+		toolhealth.NeutralRule(toolhealth.KindDenied, func(err error) bool { return errors.Is(err, errNeedsApproval) }),
 	}}.Classify
 
 	show := func(name string, v toolhealth.Verdict) {

@@ -1,15 +1,11 @@
 package toolhealth
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,6 +50,9 @@ type Guard struct {
 	rules atomic.Pointer[ruleSet]
 	live  atomic.Pointer[Gate] // the gate of rules, for gates from before; nil if the guard is not of New
 	mu    sync.Mutex           // held to put other Settings in force
+	// wrapped has the substitutes of wrapped tools in their order, a []string by the
+	// tool's name. Substitute writes, the latest copy of a Tool last; Offer reads.
+	wrapped sync.Map
 }
 
 // NewGuard returns a guard on top of a gate, or every problem of the configuration at
@@ -91,16 +90,21 @@ func (g *Guard) ruled() *ruleSet {
 // Call allocates the ctx of the attempt, which is three times, for a tool that is
 // tracked, if fn succeeds at once, the policy has no Timeout and there are no options.
 func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx context.Context, tool string) (Out, error), options ...CallOption[Out]) (Out, error) {
-	var c call
-	c.begin(ctx, g, tool)
 	var o *callOptions[Out]
 	if len(options) > 0 {
 		o = new(callOptions[Out])
 		for _, option := range options {
 			option(o)
 		}
-		c.hasAdapter, c.broken = o.hasAdapter, cmp.Or(o.broken, c.broken)
 	}
+	return guarded(ctx, g, tool, fn, o, nil)
+}
+
+// guarded makes a call for Call, and for a Tool, which has a wiring.
+func guarded[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx context.Context, tool string) (Out, error), o *callOptions[Out], w *wiring) (Out, error) {
+	var c call
+	c.begin(ctx, g, tool)
+	c.wiring = w
 	var out Out
 	failure := c.run(func() (err error) {
 		out, err = attempt(&c, fn, o)
@@ -181,16 +185,16 @@ type (
 type call struct {
 	turn
 
-	rules      *ruleSet
-	registry   *Registry       // nil if nothing is kept
-	ctx        context.Context // the caller's
-	caller     *callFrame      // the nearest frame of ctx; nil if there is none
-	options    askedOf         // of caller
-	nested     bool            // ctx is that of an attempt that is running
-	requested  string          // the tool that was asked for
-	acts       bool            // requested has side effects, so whatever serves for it has
-	hasAdapter func(tool string) bool
-	broken     error // why the call options or the policy are wrong
+	rules     *ruleSet
+	registry  *Registry       // nil if nothing is kept
+	ctx       context.Context // the caller's
+	caller    *callFrame      // the nearest frame of ctx; nil if there is none
+	options   askedOf         // of caller
+	nested    bool            // ctx is that of an attempt that is running
+	requested string          // the tool that was asked for
+	acts      bool            // requested has side effects, so whatever serves for it has
+	wiring    *wiring         // of a Tool; nil for Call, whose function takes any name
+	broken    error           // why the policy is wrong
 
 	begun     int64
 	slot      *flight.Slot // of the call among the running ones; nil if requested is not tracked
@@ -210,12 +214,13 @@ type turn struct {
 	policy     *policy
 	riding     bool // the call is part of an outer one of the same tool: neither admitted nor counted
 	admission
-	counts  *guardStats // of tool; nil if it is not tracked
-	frame   *callFrame  // the ctx of the attempt; nil before the first
-	late    bool        // frame was done before the attempt ended
-	tries   int         // runs of tool
-	ended   int64       // when the last attempt ended
-	last    Verdict     // of the last attempt
+	counts  *guardStats     // of tool; nil if it is not tracked
+	frame   *callFrame      // the ctx of the attempt; nil before the first
+	told    context.Context // what Start returned for the attempt; the caller's without a Start
+	late    bool            // frame was done before the attempt ended
+	tries   int             // runs of tool
+	ended   int64           // when the last attempt ended
+	last    Verdict         // of the last attempt
 	lastErr error
 	checked bool          // lastErr is a check's
 	acting  bool          // the attempts further out know of the run
@@ -273,14 +278,14 @@ func (c *call) serve(try func() error) {
 		return
 	}
 	primary := c.turn
-	for _, tool := range c.rules.gate.router().order(c.requested, c.registry) {
+	for _, tool := range c.registry.order(c.substitutes()) {
 		if !c.mayReplace() {
 			return
 		}
 		switch {
 		case c.caller.Inside(tool, c.registry): // it is running already, further out
-		case c.hasAdapter != nil && !c.hasAdapter(tool):
-			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: errNoAdapter}, true)
+		case !c.wiring.serves(tool):
+			c.fail(Candidate{Tool: tool, Reason: StopNonRetryable, Verdict: vNotRun, Err: errNoFunction}, true)
 		default:
 			c.turn = turn{tool: tool, substitute: true}
 			if c.policy, c.broken = c.rules.of(tool); c.broken != nil {
@@ -294,6 +299,16 @@ func (c *call) serve(try func() error) {
 		c.turn = primary
 		c.resume(try)
 	}
+}
+
+// substitutes returns the tools that may serve in the place of the one that was
+// asked for, in their order.
+func (c *call) substitutes() []string {
+	names, listed := c.rules.gate.router().entry(c.requested)
+	if !listed && c.wiring != nil {
+		return c.wiring.order
+	}
+	return names
 }
 
 // mayReplace reports whether another candidate may serve.
@@ -343,8 +358,8 @@ func (c *call) substituteIsFree() bool {
 	if c.substitute || c.postponed || c.options.NoFallback || !c.replaceable(RetryAllowed) {
 		return false
 	}
-	for _, tool := range c.rules.gate.router().of(c.requested) {
-		if (c.hasAdapter == nil || c.hasAdapter(tool)) && c.registry.Available(tool) {
+	for _, tool := range c.substitutes() {
+		if c.wiring.serves(tool) && c.registry.Available(tool) {
 			return true
 		}
 	}
@@ -374,6 +389,7 @@ func (c *call) left() (time.Duration, bool) {
 func (c *call) once(try func() error) {
 	err := errGoexit
 	defer func() { c.done(err) }()
+	c.tell()
 	if c.sideEffects() {
 		if c.acting = c.caller.Act(); !c.acting {
 			err = errGivenUp
@@ -385,9 +401,25 @@ func (c *call) once(try func() error) {
 	err = try()
 }
 
-// failBroken notes that the tool cannot run because of how it was wired.
+// tell tells Start of an attempt that begins. What Start takes is not the tool's time.
+func (c *call) tell() {
+	c.told = c.ctx
+	start := c.rules.config.Start
+	if start == nil || c.riding {
+		return
+	}
+	defer func() {
+		_ = recover()
+		c.admission.start = max(c.now(), c.admission.start)
+	}()
+	if ctx := start(c.ctx, Event{Tool: c.requested, Served: c.tool, Attempt: c.tries + 1}); ctx != nil {
+		c.told = ctx
+	}
+}
+
+// failBroken notes that the tool cannot run because its policy is wrong.
 func (c *call) failBroken(replace bool) {
-	c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Err: c.broken}, replace)
+	c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Verdict: vNotRun, Err: c.broken}, replace)
 }
 
 // sideEffects reports whether a run of the tool may change something.
@@ -431,11 +463,11 @@ func (c *call) admit(now int64) bool {
 	if a.Reason == machine.Admitted {
 		return true
 	}
-	f := Candidate{Tool: c.tool, Reason: StopReason(a.Reason), Kind: KindRefused, RetryAfter: time.Duration(a.Wait)}
+	f := Candidate{Tool: c.tool, Reason: StopReason(a.Reason), Verdict: c.last, RetryAfter: time.Duration(a.Wait), Err: c.lastErr}
 	if c.tries == 0 {
-		f.Err = newRefusal(c.tool, n, a)
-	} else {
-		f.Kind, f.Err = c.last.Kind, c.lastErr
+		refusal := newRefusal(c.tool, n, a)
+		f.Verdict, _ = refusal.refused()
+		f.Verdict.NotSent, f.Err = true, refusal // this tool was not called
 	}
 	c.fail(f, true)
 	return false
@@ -474,7 +506,7 @@ func (c *call) enter() context.CancelFunc {
 		name = &tool
 	}
 	var cancel context.CancelFunc
-	c.frame, cancel = frame.Enter(c.ctx, c.policy.Timeout, options, name, c.registry)
+	c.frame, cancel = frame.Enter(c.told, c.policy.Timeout, options, name, c.registry)
 	return cancel
 }
 
@@ -520,7 +552,7 @@ func (c *call) done(err error) {
 		reason, wait = c.yield()
 	}
 	if !c.repeat {
-		c.fail(Candidate{Tool: c.tool, Reason: reason, Kind: c.last.Kind, RetryAfter: wait, Err: err}, c.replaceable(reason))
+		c.fail(Candidate{Tool: c.tool, Reason: reason, Verdict: c.last, RetryAfter: wait, Err: err}, c.replaceable(reason))
 	}
 	c.observe(reason, wait)
 }
@@ -696,11 +728,12 @@ func (c *call) pause() bool {
 // cancel ends the call because its caller gave up between two attempts.
 func (c *call) cancel(err, last error) {
 	c.canceled = err
-	c.fail(Candidate{Tool: c.tool, Reason: StopCanceled, Kind: KindCanceled, Err: last}, false)
+	c.fail(Candidate{Tool: c.tool, Reason: StopCanceled, Verdict: vCanceled, Err: last}, false)
 }
 
 // fail notes that a candidate is out. replace says whether another may step in.
 func (c *call) fail(f Candidate, replace bool) {
+	f.Kind = f.Verdict.Kind
 	if f.Tool == c.requested && len(c.failures) > 0 { // the primary's next attempt was put off, and now it is out
 		c.failures[0] = f
 	} else {
@@ -755,7 +788,7 @@ func (c *call) abort() {
 		c.returnToken(c.counts)
 	}
 	if len(c.failures) == 0 { // end ignores it if a tool has answered
-		c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Kind: c.last.Kind, Err: errGoexit}, false)
+		c.fail(Candidate{Tool: c.tool, Reason: StopNonRetryable, Verdict: c.last, Err: errGoexit}, false)
 	}
 	c.end()
 }
@@ -763,18 +796,14 @@ func (c *call) abort() {
 // failure sums up the candidates.
 func (c *call) failure() *ToolError {
 	e := &ToolError{Tool: c.requested, Attempts: c.attempts, Candidates: c.failures, Canceled: c.canceled}
-	decisive := 0
-	for i, f := range c.failures {
-		switch f.Reason {
-		case StopCanceled, StopTimeout, StopOutcomeUnknown:
-			decisive = i
-		}
+	for _, f := range c.failures {
 		known := hint(f.Reason, f.RetryAfter) > 0
 		if known && (e.RetryAfter == 0 || f.RetryAfter < e.RetryAfter) {
 			e.RetryAfter = f.RetryAfter
 		}
 	}
-	e.Reason, e.Kind = c.failures[decisive].Reason, c.failures[decisive].Kind
+	f := e.decisive()
+	e.Reason, e.Kind, e.Verdict = f.Reason, f.Kind, f.Verdict
 	return e
 }
 
@@ -784,7 +813,7 @@ func (c *call) observed() bool { return c.rules.config.Observe != nil && !c.ridi
 
 func (c *call) observe(reason StopReason, wait time.Duration) {
 	if c.observed() {
-		c.notify(Event{
+		c.notify(c.told, Event{
 			Tool: c.requested, Served: c.tool, Attempt: c.tries, Verdict: c.last, Err: c.lastErr, Reason: reason,
 			Took: time.Duration(c.ended - c.admission.start), Wait: wait,
 		})
@@ -802,13 +831,13 @@ func (c *call) observeEnd(e *ToolError) {
 			event.Verdict = Verdict{Outcome: OutcomeNeutral, Kind: e.Kind}
 		}
 	}
-	c.notify(event)
+	c.notify(c.ctx, event)
 }
 
 // notify calls the observer, which may panic.
-func (c *call) notify(e Event) {
+func (c *call) notify(ctx context.Context, e Event) {
 	defer func() { _ = recover() }()
-	c.rules.config.Observe(c.ctx, e)
+	c.rules.config.Observe(ctx, e)
 }
 
 // Decision says what to do after an attempt.
@@ -915,251 +944,12 @@ func (c *call) partialContext() context.Context {
 	return &callFrame{Context: c.ctx, Options: &o}
 }
 
-// CallOption changes one call.
-type CallOption[Out any] func(*callOptions[Out])
-
-type callOptions[Out any] struct {
-	checks     []func(Out) error
-	partial    func(context.Context, *ToolError) (Out, error)
-	hasAdapter func(tool string) bool
-	broken     error // the options themselves are wrong
-}
-
-// CheckResult checks every result that came without an error. An error of check is
-// classified, counted and retried as if the tool function had returned it. Mark it
-// with [WithVerdict] to say what it means; else it is a failure that is not retried.
-// Without a mark it never means that the tool was not reached.
-// The result reaches the caller as it is, beside the *ToolError. A nil check checks
-// nothing. An MCP tool that reports its failure inside a result is the usual case.
-func CheckResult[Out any](check func(Out) error) CallOption[Out] {
-	return func(o *callOptions[Out]) {
-		if check != nil {
-			o.checks = append(o.checks, check)
-		}
-	}
-}
-
-// CheckContract is CheckResult for the format of the answer: an error of validate is a
-// failure of kind contract.
-func CheckContract[Out any](validate func(Out) error) CallOption[Out] {
-	if validate == nil {
-		return CheckResult[Out](nil)
-	}
-	return CheckResult(func(out Out) error {
-		return WithVerdict(validate(out), vContract)
-	})
-}
-
-// Partial is the last resort when no tool has answered: a result that f returns
-// without an error is the call's result. In GuardCounts the call still counts as
-// failed. f is not asked if the request was rejected or denied, if the caller gave up,
-// or if a tool with side effects may have acted.
-func Partial[Out any](f func(context.Context, *ToolError) (Out, error)) CallOption[Out] {
-	return func(o *callOptions[Out]) { o.partial = f }
-}
-
-func (o *callOptions[Out]) check(out Out) error {
-	for _, check := range o.checks {
-		if err := check(out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// WrapOption changes the function that Wrap returns.
-type WrapOption func(*wrapping)
-
-type wrapping struct {
-	substitutes map[string]any // func(context.Context, In) (Out, error) by tool
-	options     []any          // CallOption[Out]
-}
-
-// Substitute gives Wrap the function that serves in the place of the wrapped one when
-// the Router names this tool; it can adapt the arguments. The Router says when a
-// substitute serves, Substitute says how: both are needed, and a substitute without a
-// function is not run.
-func Substitute[In, Out any](tool string, fn func(context.Context, In) (Out, error)) WrapOption {
-	return func(w *wrapping) { w.substitutes[tool] = fn }
-}
-
-// WithCallOptions gives Wrap options for each call.
-func WithCallOptions[Out any](options ...CallOption[Out]) WrapOption {
-	return func(w *wrapping) {
-		for _, o := range options {
-			w.options = append(w.options, o)
-		}
-	}
-}
-
-// Wrap returns fn as a guarded function; see [Call]. An option that is not of
-// fn's types makes every call fail with an error that says so.
-func Wrap[In, Out any](g *Guard, tool string, fn func(context.Context, In) (Out, error), options ...WrapOption) func(context.Context, In) (Out, error) {
-	w := wrapping{substitutes: make(map[string]any)}
-	for _, o := range options {
-		o(&w)
-	}
-	functions := map[string]func(context.Context, In) (Out, error){tool: fn}
-	all := []CallOption[Out]{func(o *callOptions[Out]) {
-		o.hasAdapter = func(tool string) bool { return functions[tool] != nil }
-	}}
-	for name, f := range w.substitutes {
-		typed, ok := f.(func(context.Context, In) (Out, error))
-		if !ok {
-			all = append(all, wrongType[Out](fmt.Sprintf("Substitute(%.80q) is a %T, must be a %T", name, f, fn)))
-		}
-		functions[name] = typed
-	}
-	for _, o := range w.options {
-		typed, ok := o.(CallOption[Out])
-		if !ok {
-			typed = wrongType[Out](fmt.Sprintf("WithCallOptions has a %T, must be a %T", o, typed))
-		}
-		all = append(all, typed)
-	}
-	simple := len(w.substitutes) == 0 && len(w.options) == 0
-	run := func(ctx context.Context, serving string, in In) (Out, error) {
-		if serving == tool {
-			return fn(ctx, in)
-		}
-		substitute := functions[serving]
-		if substitute == nil { // it was named after this call had begun
-			var none Out
-			return none, WithVerdict(errNoAdapter, Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, NotSent: true})
-		}
-		return substitute(ctx, in)
-	}
-	return func(ctx context.Context, in In) (Out, error) {
-		options := all
-		if simple && len(g.substitutes(tool)) == 0 {
-			options = nil // spare the simple case the allocation for options
-		}
-		return Call(ctx, g, tool, func(ctx context.Context, serving string) (Out, error) {
-			return run(ctx, serving, in) // this closure is allocated for each call, so it holds little
-		}, options...)
-	}
-}
-
-func (g *Guard) substitutes(tool string) []string {
-	if g == nil {
-		return nil
-	}
-	return g.ruled().gate.router().of(tool)
-}
-
-func wrongType[Out any](text string) CallOption[Out] {
-	return func(o *callOptions[Out]) { o.broken = errors.New("toolhealth: Wrap: " + text) }
-}
-
-// Candidate is a tool that a call tried or wanted to try.
-type Candidate struct {
-	Tool       string
-	Reason     StopReason
-	Kind       Kind
-	RetryAfter time.Duration
-	Err        error // the last error of the tool function, or why it did not run
-}
-
-// ToolError is the error of a guarded call. Its text is safe to show to the model. The
-// errors of the tools are not in it, but errors.Is and errors.As reach them: the
-// primary's first, then those of its substitutes.
-//
-// The tool's own answer, which the model may need after a rejected request, is the
-// result that came beside the error if CheckResult found it, or else the error of the
-// SDK, by errors.As.
-type ToolError struct {
-	Tool string // the tool that was asked for
-	// Reason is why the call ended: the primary's reason, unless a substitute may have
-	// acted, or the caller gave up or ran out of time.
-	Reason     StopReason
-	Kind       Kind          // kind of the last failure; KindRefused if no tool ran
-	Attempts   int           // runs of tool functions in all
-	RetryAfter time.Duration // the smallest known wait of all candidates; zero means none
-	Candidates []Candidate   // the primary and the substitutes that were tried, in order
-	Canceled   error         // the caller's ctx.Err() if that ended the call, else nil
-}
-
-// Error returns the text for the model.
-func (e *ToolError) Error() string {
-	switch e.Reason {
-	case StopCircuitOpen, StopProbeInFlight, StopRateLimited, StopIsolated, StopBusy:
-		return refusals[e.Reason].Error() + retryText(hint(e.Reason, e.RetryAfter))
-	case StopUnknownTool:
-		return ErrUnknownTool.Error()
-	case StopCanceled:
-		return "tool call canceled"
-	case StopOutcomeUnknown:
-		return "tool outcome unknown: the action may have been carried out, check before repeating it"
-	}
-	text := "tool failed: "
-	if e.Attempts > 1 {
-		text = "tool failed after " + strconv.Itoa(e.Attempts) + " attempts: "
-	}
-	return text + kindPhrase(e.Kind) + retryText(e.RetryAfter)
-}
-
-// Details returns one line for logs: the tool, the reason, the kind, the attempts and
-// the error text of every candidate, which Error omits. It may hold host names and
-// secrets, and is not for the model.
-func (e *ToolError) Details() string {
-	text := fmt.Sprintf("%q: %v, kind %v, %d attempts", e.Tool, e.Reason, e.Kind, e.Attempts)
-	for _, c := range e.Candidates {
-		text += fmt.Sprintf("; %q: %v", c.Tool, c.Reason)
-		if c.Err != nil {
-			text += fmt.Sprintf(": %q", errText(c.Err))
-		}
-	}
-	return text
-}
-
-// errText returns the text of an error whose method may panic, as that of a nil pointer
-// does.
-func errText(err error) (text string) {
-	defer func() {
-		if recover() != nil {
-			text = fmt.Sprintf("a %T without a text", err)
-		}
-	}()
-	return err.Error()
-}
-
-// Is reports whether the target is the sentinel of the error's reason.
-func (e *ToolError) Is(target error) bool {
-	return e.Reason >= StopCircuitOpen && e.Reason <= StopUnknownTool &&
-		(target == refusals[e.Reason] || target == ErrRefused)
-}
-
-// Unwrap returns the errors of the candidates, and the caller's ctx.Err() if
-// that ended the call.
-func (e *ToolError) Unwrap() []error {
-	errs := make([]error, 0, len(e.Candidates)+1)
-	for _, c := range e.Candidates {
-		if c.Err != nil {
-			errs = append(errs, c.Err)
-		}
-	}
-	if e.Canceled != nil {
-		errs = append(errs, e.Canceled)
-	}
-	return errs
-}
-
-func (e *ToolError) ran() bool { return e != nil && e.Attempts > 0 }
-
-// refused is the word of the refusals inside e.
-func (e *ToolError) refused() (Verdict, bool) { return Verdict{}, false }
-
-// MarshalJSON returns one small object for a tool result: reason, kind,
-// retry_after_seconds (whole seconds, rounded up; left out if there is none),
-// attempts and text.
-func (e *ToolError) MarshalJSON() ([]byte, error) {
-	return json.Marshal(modelJSON{e.Reason, e.Kind, wholeSeconds(hint(e.Reason, e.RetryAfter)), e.Attempts, e.Error()})
-}
-
 var (
 	errGoexit = WithVerdict(errors.New("tool function ended its goroutine"),
 		Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched})
 	errGivenUp = WithVerdict(errors.New("the attempt around this call was given up"),
 		Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled})
-	errNoAdapter = errors.New("no function was given for this substitute")
+	errNoFunction = errors.New("no function was given for this tool")
+	vNotRun       = Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, NotSent: true}
+	vCanceled     = Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled}
 )

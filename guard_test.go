@@ -84,7 +84,7 @@ func TestGuard_NilAndZeroMakeCallOnce(t *testing.T) {
 		require.NoError(t, err, name)
 		assert.Equal(t, "answer of a", out)
 		tool = failing(errBusy)
-		_, err = Wrap(g, "a", func(ctx context.Context, in string) (string, error) { return tool.run(ctx, in) })(t.Context(), "x")
+		_, err = Wrap(g, "a", func(ctx context.Context, in string) (string, error) { return tool.run(ctx, in) }).Call(t.Context(), "x")
 		assert.Equal(t, StopRetryExhausted, toolError(t, err).Reason, name)
 		assert.Equal(t, 1, tool.runs(), name)
 	}
@@ -192,7 +192,7 @@ func TestGuard_CallInfo(t *testing.T) {
 		assert.Equal(t, CallInfo{
 			Requested: "a", Served: "b", Attempts: 4,
 			Waits:   []time.Duration{100 * time.Millisecond, 200 * time.Millisecond},
-			Skipped: []Candidate{{Tool: "a", Reason: StopRetryExhausted, Kind: KindServerError, Err: errBusy}},
+			Skipped: []Candidate{{Tool: "a", Reason: StopRetryExhausted, Kind: KindServerError, Verdict: Verdict{Outcome: OutcomeFailure, Kind: KindServerError, Retryable: true}, Err: errBusy}},
 		}, *info)
 
 		ctx, info = WithCallInfo(WithoutFallback(t.Context()))
@@ -241,41 +241,6 @@ func TestGuard_EveryKindAndReasonHasItsText(t *testing.T) {
 			assert.Equal(t, r == other, errors.Is(e, sentinel), "%s is %s", r, other)
 		}
 	}
-}
-
-func TestGuard_WrapUsesAdapters(t *testing.T) {
-	type query struct{ q string }
-	r := patient(t)
-	g := guardWithBackups(t, r, func(c *GuardConfig) { c.Default.MaxAttempts = 1 }, "none", "b")
-	search := Wrap(g, "a", func(context.Context, query) (string, error) { return "", errBusy },
-		Substitute("b", func(_ context.Context, in query) (string, error) { return "b has " + in.q, nil }),
-		Substitute("unlisted", func(context.Context, query) (string, error) { panic("never") }))
-	out, err := search(t.Context(), query{"x"})
-	require.NoError(t, err)
-	assert.Equal(t, "b has x", out)
-	_, ran := r.Health("none")
-	assert.False(t, ran, "a substitute without a function does not run")
-
-	r.Isolate("b")
-	_, err = search(t.Context(), query{"x"})
-	e := toolError(t, err)
-	require.Len(t, e.Candidates, 3)
-	assertNoAdapter(t, "none", e.Candidates[1])
-	assert.ErrorIs(t, err, errBusy)
-
-	plain := Wrap(g, "a", func(context.Context, query) (string, error) { return "", errBusy })
-	_, err = plain(t.Context(), query{})
-	e = toolError(t, err)
-	require.Len(t, e.Candidates, 3)
-	assertNoAdapter(t, "none", e.Candidates[1]) // also if no substitute has an adapter
-	assertNoAdapter(t, "b", e.Candidates[2])
-}
-
-func assertNoAdapter(t *testing.T, tool string, c Candidate) {
-	t.Helper()
-	assert.EqualError(t, c.Err, "no function was given for this substitute")
-	c.Err = nil
-	assert.Equal(t, Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched}, c)
 }
 
 func TestGuardNext_SpendsBudget(t *testing.T) {
@@ -574,19 +539,4 @@ func TestGuard_CallFreesItsSlotOnce(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, healthOf(t, r, "a").Guard.InFlight)
 	})
-}
-
-func TestGuard_CallWithWrongOptionsIsNotMade(t *testing.T) {
-	r := patient(t)
-	r.RecordSuccess("a", 0) // known and well
-	ran := false
-	fn := func(context.Context, int) (string, error) { ran = true; return "", nil }
-	wrong := Substitute("b", func(context.Context, string) (string, error) { return "", nil })
-	_, err := Wrap(guardOn(t, r, nil), "a", fn, wrong)(t.Context(), 1)
-	assert.Equal(t, StopNonRetryable, toolError(t, err).Reason)
-	assert.False(t, ran)
-	right := WithCallOptions(CheckResult(func(string) error { return nil }))
-	_, err = Wrap(guardOn(t, r, nil), "a", fn, right)(t.Context(), 1)
-	assert.NoError(t, err)
-	assert.True(t, ran)
 }

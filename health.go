@@ -60,7 +60,8 @@ func statusOf(score float64, state State) HealthStatus {
 //
 // In JSON, durations are numbers of seconds; "reason" is [StopReason.Detail],
 // "calls" and "success_rate" are the results of TotalCalls and SuccessRate, and
-// "guard" is left out for tools that are not called through a Guard. A name that is
+// "guard" is left out for tools that are not called through a Guard, "isolated_by" and
+// "labels" where there are none. A name that is
 // not valid UTF-8 is written with U+FFFD in the place of what is wrong.
 type ToolHealth struct {
 	Tool       string        `json:"tool"`
@@ -70,6 +71,10 @@ type ToolHealth struct {
 	ProbeDue   bool          `json:"probe_due"`           // whether that call would be the probe
 	Reason     StopReason    `json:"reason"`              // why a call would be refused; StopNone if it would not
 	RetryAfter time.Duration `json:"retry_after_seconds"` // zero exactly if Available
+	// IsolatedBy is the operator that Isolate was given; "" if the tool is not isolated.
+	IsolatedBy string `json:"isolated_by,omitempty"`
+	// Labels are a copy of those that Register was given, else of ToolSettings.Labels.
+	Labels map[string]string `json:"labels,omitempty"`
 
 	Score float64 `json:"score"` // 0.3 x success rate + 0.7 x EWMA
 	Counts
@@ -84,16 +89,14 @@ type ToolHealth struct {
 
 	InFlight uint64      `json:"in_flight"` // permits that are out
 	Guard    GuardCounts `json:"guard,omitzero"`
-
-	Labels map[string]string `json:"labels,omitempty"` // ToolSettings.Labels, a copy
 }
 
 // Summary is every tool's health at one moment. In JSON it has a key "schema", now
 // 1, which grows when a key changes its meaning or goes away.
 //
 // It is for dashboards and people: no text of an error, no host name and no secret
-// is in it, only names of tools, kinds and numbers. It is no liveness probe: a
-// process whose tools are all down is not helped by a restart, which would forget
+// is in it, only names of tools and operators, labels, kinds and numbers. It is no
+// liveness probe: a process whose tools are all down is not helped by a restart, which would forget
 // what is known about them.
 type Summary struct {
 	At          time.Time    `json:"at"`
@@ -347,14 +350,25 @@ func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
 		ConsecutiveFailures: s.Streak,
 		LastFailure:         Kind(s.Kind),
 		RefusedInRow:        e.stats.refusedInRow(),
-		WouldRefuse:         e.wouldRefuse.Load(),
 		Trips:               s.Trips,
 		Epoch:               s.Epoch,
 		Since:               r.base.Add(time.Duration(s.Since)),
 		InFlight:            e.stats.inFlight(),
 	}
-	h.Labels = maps.Clone(r.conf.Load().labels[h.Tool])
 	h.Status = statusOf(h.Score, h.State)
+	labels := r.conf.Load().labels[h.Tool]
+	if a := e.aside.Load(); a != nil {
+		h.WouldRefuse = a.wouldRefuse.Load()
+		if m := a.remark.Load(); m != nil {
+			if m.labels != nil {
+				labels = m.labels
+			}
+			if verdict == machine.Isolated && m.epoch == s.Epoch {
+				h.IsolatedBy = m.by
+			}
+		}
+	}
+	h.Labels = maps.Clone(labels)
 	if g := e.guard.Load(); g != nil {
 		h.Guard = g.read(now)
 	}

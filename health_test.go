@@ -69,6 +69,7 @@ func fullHealth() ToolHealth {
 	return ToolHealth{
 		Tool: "search", Status: Degraded, State: StateHalfOpen, Available: true, ProbeDue: true,
 		Reason: StopProbeInFlight, RetryAfter: 1500 * time.Millisecond, Score: 0.625,
+		IsolatedBy: "alice", Labels: map[string]string{"server": "pages-01"},
 		Counts: Counts{
 			Successes: 1, Failures: 2, ByKind: map[Kind]uint64{KindTimeout: 2}, Rejected: 3, Throttled: 4, Neutral: 5,
 			Refused: 6, Average: time.Second, AverageSuccess: 2 * time.Second, Max: 3 * time.Second, EWMA: 0.5,
@@ -92,7 +93,7 @@ func TestHealth_JSONKeys(t *testing.T) {
 		"rejected": 3.0, "throttled": 4.0, "neutral": 5.0, "refused": 6.0, "consecutive_failures": 7.0,
 		"last_failure_kind": "connection", "refused_in_row": 8.0, "would_refuse": 11.0, "trips": 9.0, "epoch": 10.0,
 		"since": "2026-01-02T03:04:05.000000006Z", "average_seconds": 1.0, "average_success_seconds": 2.0,
-		"max_seconds": 3.0, "in_flight": 11.0,
+		"max_seconds": 3.0, "in_flight": 11.0, "isolated_by": "alice", "labels": map[string]any{"server": "pages-01"},
 	}, keys)
 	assert.Equal(t, 12.0, guard.(map[string]any)["calls"])
 	var back ToolHealth
@@ -103,6 +104,8 @@ func TestHealth_JSONKeys(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, string(text), "guard")
 	assert.NotContains(t, string(text), "failures_by_kind")
+	assert.NotContains(t, string(text), "isolated_by")
+	assert.NotContains(t, string(text), "labels")
 	assert.Contains(t, string(text), `"reason":"none"`)
 	require.NoError(t, json.Unmarshal(text, &back))
 	assert.Equal(t, ToolHealth{}, back, "no field keeps its old value")
@@ -311,4 +314,81 @@ func TestSummary_SortedAndComplete(t *testing.T) {
 	}
 	assert.Equal(t, want, got)
 	assert.Equal(t, want, namesOf(r))
+}
+
+func TestHealth_LabelsStayUntilReplaced(t *testing.T) {
+	r := NewRegistry()
+	labels := func() map[string]string { return healthOf(t, r, "search").Labels }
+	server := map[string]string{"server": "pages-01"}
+	require.NoError(t, r.Register("search", ToolOptions{Labels: server}))
+	server["server"] = "changed by the caller"
+	assert.Equal(t, map[string]string{"server": "pages-01"}, labels())
+	r.Isolate("search", "alice")
+	require.NoError(t, r.Register("search", ToolOptions{Breaker: new(DefaultBreakerConfig())}))
+	assert.Equal(t, map[string]string{"server": "pages-01"}, labels())
+	assert.Error(t, r.Register("search", ToolOptions{Breaker: &BreakerConfig{FailureThreshold: -2}, Labels: map[string]string{"a": "b"}}))
+	assert.Equal(t, map[string]string{"server": "pages-01"}, labels(), "after an error nothing has changed")
+	require.NoError(t, r.Register("search", ToolOptions{Labels: map[string]string{"title": "Search"}}))
+	assert.Equal(t, map[string]string{"title": "Search"}, labels())
+	assert.Equal(t, "alice", healthOf(t, r, "search").IsolatedBy)
+	require.NoError(t, r.Register("search", ToolOptions{Labels: map[string]string{}}))
+	assert.Empty(t, labels())
+
+	g := newWith(t, Settings{Tools: map[string]ToolSettings{"search": {Labels: map[string]string{"server": "set"}}}})
+	g.Registry().RecordSuccess("search", 0)
+	assert.Equal(t, map[string]string{"server": "set"}, healthOf(t, g.Registry(), "search").Labels)
+	require.NoError(t, g.Registry().Register("search", ToolOptions{Labels: map[string]string{"server": "registered"}}))
+	assert.Equal(t, map[string]string{"server": "registered"}, healthOf(t, g.Registry(), "search").Labels, "before those of the settings")
+
+	r.RecordSuccess("late", 0)
+	require.NoError(t, r.Register("late", ToolOptions{Labels: map[string]string{"a": "b"}}))
+	assert.Equal(t, map[string]string{"a": "b"}, healthOf(t, r, "late").Labels, "of a tool that was called before")
+	r.Remove("late")
+	r.RecordSuccess("late", 0)
+	assert.Nil(t, healthOf(t, r, "late").Labels)
+}
+
+func TestHealth_OperatorIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		var said []string
+		var seen []string // by hooks, in the health of the tool
+		defer r.OnTransition(func(e Transition) {
+			said = append(said, e.Cause.String()+" by "+e.By)
+			seen = append(seen, healthOf(t, r, e.Tool).IsolatedBy)
+		})()
+		failTimes(r, "search", 3)
+		time.Sleep(30 * time.Second)
+		r.AllowRequest("search")
+		time.Sleep(30 * time.Second) // the lease is over, nothing has noticed it yet
+		r.Isolate("search", "alice")
+		r.Isolate("search", "bob")
+		require.NoError(t, r.SetConfig(Config{}))
+		assert.Equal(t, "bob", healthOf(t, r, "search").IsolatedBy)
+		r.Reset("search", "carol")
+		assert.Empty(t, healthOf(t, r, "search").IsolatedBy)
+		r.Isolate("search", "")
+		assert.Empty(t, healthOf(t, r, "search").IsolatedBy, "of the isolation before")
+		assert.Equal(t, []string{
+			"failure_threshold by ", "probe_admitted by ", "lease_expired by ", "isolated by alice", "isolated by bob", "reset by carol", "isolated by ",
+		}, said)
+		assert.Equal(t, []string{"", "", "alice", "alice", "bob", "", ""}, seen)
+	})
+}
+
+func TestHealth_LaterOfTwoOperatorsIsNamed(t *testing.T) {
+	r := NewRegistry()
+	atOnce(8, func(i int) {
+		for range 200 {
+			r.Isolate("search", fmt.Sprint(i))
+			assert.NoError(t, r.Register("search", ToolOptions{Labels: map[string]string{"by": fmt.Sprint(i)}}))
+			r.Reset("search", "")
+		}
+	})
+	var last string
+	defer r.OnTransition(func(e Transition) { last = e.By })()
+	atOnce(8, func(i int) { r.Isolate("search", fmt.Sprint(i)) })
+	h := healthOf(t, r, "search")
+	assert.Equal(t, last, h.IsolatedBy)
+	assert.Len(t, h.Labels, 1)
 }

@@ -232,8 +232,8 @@ func TestGate_SubstituteProbeGoesToOneOfTwoCallers(t *testing.T) {
 		r := registryWith(t, func(c *Config) {
 			c.Breaker.FailureThreshold, c.Breaker.RecoveryDuration = 1, 1 // due as soon as it has opened
 		})
-		require.NoError(t, r.Register("a"))
-		r.Isolate("a")
+		require.NoError(t, r.Register("a", ToolOptions{}))
+		r.Isolate("a", "")
 		r.RecordFailure("b", 0)
 		g := &Gate{Registry: r, Router: router}
 		var admitted atomic.Int64
@@ -248,14 +248,14 @@ func TestGate_SubstituteProbeGoesToOneOfTwoCallers(t *testing.T) {
 
 func TestGate_PermitsRacingWithOperatorAreGivenBack(t *testing.T) {
 	r := NewRegistry()
-	require.NoError(t, r.Register("a"))
+	require.NoError(t, r.Register("a", ToolOptions{}))
 	g := &Gate{Registry: r}
 	var done atomic.Int64
 	atOnce(3, func(i int) {
 		if i == 0 {
 			for done.Load() < 2 {
-				r.Isolate("a")
-				r.Reset("a")
+				r.Isolate("a", "")
+				r.Reset("a", "")
 			}
 			return
 		}
@@ -274,7 +274,7 @@ func TestGuard_FirstConcurrentCallsAreAllCounted(t *testing.T) {
 	g := guardOn(t, r, nil)
 	for round := range 2000 {
 		tool := fmt.Sprint("t", round)
-		require.NoError(t, r.Register(tool))
+		require.NoError(t, r.Register(tool, ToolOptions{}))
 		atOnce(2, func(int) {
 			_, _ = Call(context.Background(), g, tool, plays().run)
 		})
@@ -291,7 +291,7 @@ func TestRegistry_ResetWaitsForEvictionAndFindsNoTool(t *testing.T) {
 	r.mu.Lock()
 	n.Value.snap.Store(evictedUnder(n.Value.snap.Load().Params))
 	var done sync.WaitGroup
-	done.Go(func() { assert.False(t, r.Reset("search"), "the tool has been evicted") })
+	done.Go(func() { assert.False(t, r.Reset("search", ""), "the tool has been evicted") })
 	time.Sleep(5 * time.Millisecond)
 	r.drop(n)
 	r.mu.Unlock()
@@ -301,7 +301,7 @@ func TestRegistry_ResetWaitsForEvictionAndFindsNoTool(t *testing.T) {
 
 func TestRegistry_LeavingUnknownToolIsNotAvailable(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.RegisteredOnly = true })
-	require.NoError(t, r.Register("search"))
+	require.NoError(t, r.Register("search", ToolOptions{}))
 	assert.True(t, r.Available("search"))
 	n := r.table.Get("search")
 	n.Value.snap.Store(evictedUnder(n.Value.snap.Load().Params))
@@ -365,7 +365,7 @@ func TestRegistry_RegisteredEntryIsNeverEvicted(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.MaxTools = 1 })
 	failTimes(r, "a", 1)
 	r.AllowRequest("b") // looks at a, and finds no room
-	require.NoError(t, r.Register("a"))
+	require.NoError(t, r.Register("a", ToolOptions{}))
 	r.RecordSuccess("a", 0)
 	require.Equal(t, 0, healthOf(t, r, "a").ConsecutiveFailures)
 	for _, name := range []string{"b", "c", "d"} {
@@ -436,7 +436,7 @@ func TestC86_CountersNeitherWrapNorDisturbBreaker(t *testing.T) {
 	for _, total := range []uint64{1<<31 - 2, 1<<32 - 2, 1<<63 - 2} {
 		r := NewRegistry()
 		r.Record("search", Verdict{Outcome: OutcomeFailure, Kind: KindTimeout}, time.Second)
-		r.Reset("search")
+		r.Reset("search", "")
 		stats := &r.table.Get("search").Value.stats
 		stats.nameOK.Store(total)
 		stats.failures.Load()[KindTimeout].Store(total)

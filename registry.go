@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -68,8 +69,8 @@ type node = nametable.Node[entry]
 // cache line that is written.
 type entry struct {
 	guard atomic.Pointer[guardStats] // nil until the first guarded call; set once
-	// wouldRefuse counts the calls that ObserveOnly let in. Written by those calls.
-	wouldRefuse atomic.Uint64
+	// aside has what few tools need; nil until the first need, set once.
+	aside atomic.Pointer[aside]
 	// used says that the tool was called again since its entry was made, or was
 	// last looked at for eviction. Set by calls, cleared under Registry.mu.
 	used atomic.Bool
@@ -86,6 +87,48 @@ type entry struct {
 	// those calls, if something is held against the tool (else used is enough), and under
 	// Registry.mu when it is looked at for eviction.
 	seen atomic.Int64
+}
+
+// aside is what few tools need.
+type aside struct {
+	// wouldRefuse counts the calls that ObserveOnly let in. Written by those calls.
+	wouldRefuse atomic.Uint64
+	// remark is nil until Register or Isolate says something about the tool. They
+	// replace it as a whole; a reader may see the one before for an instant.
+	remark atomic.Pointer[remark]
+}
+
+// asides returns e.aside, made if it is nil.
+func (e *entry) asides() *aside {
+	if a := e.aside.Load(); a != nil {
+		return a
+	}
+	e.aside.CompareAndSwap(nil, new(aside))
+	return e.aside.Load()
+}
+
+// remark is what people have said about a tool. It never changes.
+type remark struct {
+	labels map[string]string // by Register
+	// by is the operator of the Isolate that began an epoch. It says nothing about
+	// another epoch.
+	by    string
+	epoch uint64
+}
+
+// note replaces the remark by what change makes of it.
+func (e *entry) note(change func(*remark)) {
+	for {
+		old := e.asides().remark.Load()
+		next := new(remark)
+		if old != nil {
+			*next = *old
+		}
+		change(next)
+		if e.asides().remark.CompareAndSwap(old, next) {
+			return
+		}
+	}
 }
 
 // compiled is a Config as the registry uses it. It never changes.
@@ -255,7 +298,7 @@ func (e *entry) decide(now int64, want request, hooked bool) (a machine.Answer, 
 	}
 	if ok && a.Reason != machine.Admitted && p.ObserveOnly {
 		a.Reason, a.Wait = machine.Admitted, 0
-		e.wouldRefuse.Add(1)
+		e.asides().wouldRefuse.Add(1)
 		if want.permit && !free {
 			e.stats.admitted.Add(1)
 		}
@@ -329,7 +372,7 @@ func (r *Registry) notifyAdmission(n *node, a *machine.Answer, permit bool) {
 			r.returnProbe(n, a.Epoch)
 		}
 	}()
-	n.Value.deliver(a, n.Name(), r.base, &r.hooks)
+	n.Value.deliver(a, n.Name(), "", r.base, &r.hooks)
 	told = true
 	if a.Probe { // its lease, like the clock of a call, begins after hooks were told
 		r.apply(n, &machine.Event{Op: machine.OpBegin, Epoch: a.Epoch, Probe: true}, r.now())
@@ -423,6 +466,12 @@ func (r *Registry) known(tool string) bool {
 	return !k.config.RegisteredOnly || k.tools[tool] != nil
 }
 
+// expects reports whether a call of the tool can be admitted at all: it is known, or
+// has an entry.
+func (r *Registry) expects(tool string) bool {
+	return r.inert() || r.known(tool) || r.table.Get(tool) != nil
+}
+
 // RecordSuccess says that a call of the tool succeeded and how long it took. It
 // is taken for a call of the current epoch, and for the probe's verdict if one is
 // out. A negative duration counts as 0.
@@ -484,14 +533,21 @@ func (r *Registry) settle(n *node, ev *machine.Event, v Verdict, took, now int64
 // apply runs one event on the machine of n and delivers the transitions. It
 // reports false if n has left the registry.
 func (r *Registry) apply(n *node, ev *machine.Event, now int64) bool {
-	var a machine.Answer
+	a, ok := r.change(n, ev, now)
+	if ok {
+		n.Value.deliver(&a, n.Name(), "", r.base, &r.hooks)
+	}
+	return ok
+}
+
+// change is apply without the delivery, which the caller has to make.
+func (r *Registry) change(n *node, ev *machine.Event, now int64) (a machine.Answer, ok bool) {
 	for !n.Value.apply(ev, now, &n.Value.stats, &a) {
 		if r.waitEvicted(n) {
-			return false
+			return a, false
 		}
 	}
-	n.Value.deliver(&a, n.Name(), r.base, &r.hooks)
-	return true
+	return a, true
 }
 
 // waitEvicted reports whether n has left the registry. It waits for an eviction
@@ -668,34 +724,41 @@ func (r *Registry) drop(n *node) {
 // are registered, or must not be evicted.
 var ErrRegistryFull = errors.New("toolhealth: registry is full")
 
-// Register makes a tool known and keeps its entry from being evicted. A
-// configuration applies to the tool from now on, whatever SetConfig says of other
-// tools, until the tool is removed; more than one is an error. A tool that is known
-// already keeps its state.
-func (r *Registry) Register(tool string, config ...BreakerConfig) error {
+// ToolOptions is what Register says about one tool. What is nil stays as it was; so
+// the zero ToolOptions only makes the tool known.
+type ToolOptions struct {
+	// Breaker applies to the tool from now on, whatever SetConfig says of other tools,
+	// until the tool is removed.
+	Breaker *BreakerConfig
+	// Labels are shown in ToolHealth, for dashboards: a title, a server, a team. They
+	// are copied, and come before those of ToolSettings; an empty map shows none.
+	Labels map[string]string
+}
+
+// Register makes a tool known and keeps its entry from being evicted. A tool that is
+// known already keeps its state. After an error nothing has changed.
+func (r *Registry) Register(tool string, o ToolOptions) error {
 	switch {
 	case r.inert():
 		return nil
 	case tool == "":
 		return errors.New("toolhealth: Register: tool is \"\", must be a name")
-	case len(config) > 1:
-		return fmt.Errorf("toolhealth: Register: %d configs for %.80q, must be at most 1", len(config), tool)
 	}
 	var own *machine.Params
-	for _, c := range config {
-		if err := c.Validate(); err != nil {
+	if o.Breaker != nil {
+		if err := o.Breaker.Validate(); err != nil {
 			return fmt.Errorf("toolhealth: Register: %.80q: %w", tool, err)
 		}
-		own = newParams(c)
+		own = newParams(*o.Breaker)
 	}
-	n, a, err := r.register(tool, own, r.now())
+	n, a, err := r.register(tool, own, o.Labels, r.now())
 	if n != nil {
-		n.Value.deliver(&a, n.Name(), r.base, &r.hooks)
+		n.Value.deliver(&a, n.Name(), "", r.base, &r.hooks)
 	}
 	return err
 }
 
-func (r *Registry) register(tool string, own *machine.Params, now int64) (n *node, a machine.Answer, err error) {
+func (r *Registry) register(tool string, own *machine.Params, labels map[string]string, now int64) (n *node, a machine.Answer, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := r.conf.Load()
@@ -707,10 +770,16 @@ func (r *Registry) register(tool string, own *machine.Params, now int64) (n *nod
 		r.own[strings.Clone(tool)] = own
 	}
 	if n == nil {
-		return r.put(tool, k), a, nil
+		n = r.put(tool, k)
+	} else {
+		r.unqueue(n)
+		a = n.Value.configure(r.paramsOf(tool, k), now)
 	}
-	r.unqueue(n)
-	return n, n.Value.configure(r.paramsOf(tool, k), now), nil
+	if labels != nil {
+		labels = maps.Clone(labels)
+		n.Value.note(func(m *remark) { m.labels = labels })
+	}
+	return n, a, nil
 }
 
 // configure puts the entry under other params. The caller holds mu, so that the
@@ -757,21 +826,22 @@ func (r *Registry) Len() int {
 // the streak, the growth and the learned lease; statistics stay. What was
 // admitted before changes nothing in the breaker. It reports whether there is
 // such a tool. If the tool is not mended, FailureThreshold more failures open the
-// breaker again.
-func (r *Registry) Reset(tool string) bool {
+// breaker again. by names the operator, for Transition.By; it may be "".
+func (r *Registry) Reset(tool, by string) bool {
 	if r.inert() {
 		return false
 	}
 	n := r.table.Get(tool)
-	return n != nil && r.apply(n, &machine.Event{Op: machine.OpReset}, r.now())
+	return n != nil && r.operate(n, machine.OpReset, by, r.now())
 }
 
 // Isolate holds the tool's breaker open until Reset. What was admitted before
 // changes nothing in the breaker. A tool that has not been called yet gets an
 // entry; mind the spelling, since without RegisteredOnly any name is a tool. It
 // reports whether the tool is held: not if it is unknown (see
-// Config.RegisteredOnly), or new and the registry is full.
-func (r *Registry) Isolate(tool string) bool {
+// Config.RegisteredOnly), or new and the registry is full. by names the operator, for
+// Transition.By and ToolHealth.IsolatedBy; it may be "".
+func (r *Registry) Isolate(tool, by string) bool {
 	if r.inert() {
 		return false
 	}
@@ -780,10 +850,29 @@ func (r *Registry) Isolate(tool string) bool {
 		if n == nil {
 			return false
 		}
-		if r.apply(n, &machine.Event{Op: machine.OpIsolate}, now) {
+		if r.operate(n, machine.OpIsolate, by, now) {
 			return true
 		}
 	}
+}
+
+// operate does what an operator asks for. It reports false if n has left the
+// registry.
+func (r *Registry) operate(n *node, op machine.Op, by string, now int64) bool {
+	by = strings.Clone(by) // it may be a part of a whole request
+	a, ok := r.change(n, &machine.Event{Op: op}, now)
+	if !ok {
+		return false
+	}
+	if op == machine.OpIsolate {
+		n.Value.note(func(m *remark) {
+			if a.Epoch > m.epoch { // of two operators the later one counts
+				m.by, m.epoch = by, a.Epoch
+			}
+		})
+	}
+	n.Value.deliver(&a, n.Name(), by, r.base, &r.hooks)
+	return true
 }
 
 // SetConfig puts another configuration in force, or returns every problem of that
@@ -848,7 +937,7 @@ func (r *Registry) notifyClosed(closed []closing) {
 	for len(closed) > 0 {
 		c := &closed[0]
 		closed = closed[1:]
-		c.n.Value.deliver(&c.a, c.n.Name(), r.base, &r.hooks)
+		c.n.Value.deliver(&c.a, c.n.Name(), "", r.base, &r.hooks)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestRegistry_ReadingCreatesNoEntry(t *testing.T) {
 	assert.Equal(t, Healthy, r.HealthStatus("a"))
 	_, ok := r.Health("a")
 	assert.False(t, ok)
-	assert.False(t, r.Reset("a"))
+	assert.False(t, r.Reset("a", ""))
 	assert.False(t, r.Remove("a"))
 	for range r.All() {
 		t.Error("nothing to see")
@@ -54,7 +54,7 @@ func TestRegistry_EveryReportCreatesEntry(t *testing.T) {
 	r.Record("d", Verdict{Outcome: OutcomeNeutral}, 0)
 	_, err := g.Allow(t.Context(), "e")
 	assert.NoError(t, err)
-	assert.NoError(t, r.Register("f"))
+	assert.NoError(t, r.Register("f", ToolOptions{}))
 	assert.Equal(t, 6, r.Len())
 	assert.Equal(t, []string{"a", "b", "c", "d", "e", "f"}, namesOf(r))
 }
@@ -67,10 +67,10 @@ func TestRegistry_NilAndZeroAdmitAllAndKeepNothing(t *testing.T) {
 		r.RecordSuccess("a", 0)
 		r.Record("a", Verdict{}, 0)
 		assert.True(t, r.AllowRequest("a"))
-		assert.NoError(t, r.Register("a"))
+		assert.NoError(t, r.Register("a", ToolOptions{}))
 		assert.False(t, r.Remove("a"))
-		assert.False(t, r.Reset("a"))
-		assert.False(t, r.Isolate("a"))
+		assert.False(t, r.Reset("a", ""))
+		assert.False(t, r.Isolate("a", ""))
 		assert.Zero(t, r.Len())
 		assert.Equal(t, Healthy, r.HealthStatus("a"))
 		h, ok := r.Health("a")
@@ -99,7 +99,7 @@ func TestRegistry_EmptyNameIsRefused(t *testing.T) {
 	r.RecordSuccess("", 0)
 	r.RecordFailure("", 0)
 	assert.Zero(t, r.Len())
-	assert.EqualError(t, r.Register(""), `toolhealth: Register: tool is "", must be a name`)
+	assert.EqualError(t, r.Register("", ToolOptions{}), `toolhealth: Register: tool is "", must be a name`)
 	_, err := (&Gate{Registry: r}).Allow(t.Context(), "")
 	assert.ErrorIs(t, err, ErrUnknownTool)
 	assert.Zero(t, r.HealthSummary().Untracked)
@@ -182,7 +182,7 @@ func TestRegistry_ToolInTroubleOrUseIsNotEvicted(t *testing.T) {
 	r.Record("throttled", Verdict{Outcome: OutcomeThrottled, RetryAfter: time.Minute}, 0)
 	permit, err := g.Allow(t.Context(), "used")
 	require.NoError(t, err)
-	require.NoError(t, r.Register("registered"))
+	require.NoError(t, r.Register("registered", ToolOptions{}))
 	all := []string{"open", "registered", "streak", "throttled", "used"}
 	for i := range 100 {
 		assert.True(t, r.AllowRequest(fmt.Sprint("new", i)))
@@ -218,7 +218,7 @@ func TestRegistry_ParkedEntryReturnsWhenNothingHoldsIt(t *testing.T) {
 		}},
 		"an open breaker that an operator resets": {hold: func(r *Registry, _ *Gate) func() {
 			failTimes(r, "held", 3)
-			return func() { r.Reset("held") }
+			return func() { r.Reset("held", "") }
 		}},
 		"an open breaker that a config closes": {hold: func(r *Registry, _ *Gate) func() {
 			failTimes(r, "held", 3)
@@ -230,8 +230,8 @@ func TestRegistry_ParkedEntryReturnsWhenNothingHoldsIt(t *testing.T) {
 		}},
 		"an isolation": {hold: func(r *Registry, _ *Gate) func() {
 			r.AllowRequest("held")
-			r.Isolate("held")
-			return func() { r.Reset("held") }
+			r.Isolate("held", "")
+			return func() { r.Reset("held", "") }
 		}},
 		"a probe that succeeds": {wait: 30 * time.Second, hold: func(r *Registry, g *Gate) func() {
 			failTimes(r, "held", 3)
@@ -296,11 +296,11 @@ func TestRegistry_ThrottledEntriesReturnOneByOne(t *testing.T) {
 		r.AllowRequest("x")
 		assert.Equal(t, []string{"b", "c", "x"}, namesOf(r))
 		time.Sleep(time.Minute)
-		require.NoError(t, r.Register("x"))
+		require.NoError(t, r.Register("x", ToolOptions{}))
 		r.AllowRequest("y")
 		assert.Equal(t, []string{"c", "x", "y"}, namesOf(r))
 		time.Sleep(time.Minute)
-		require.NoError(t, r.Register("y"))
+		require.NoError(t, r.Register("y", ToolOptions{}))
 		r.AllowRequest("z")
 		assert.Equal(t, []string{"x", "y", "z"}, namesOf(r))
 	})
@@ -353,9 +353,9 @@ func TestRegistry_ReportDuringCanceledEvictionCounts(t *testing.T) {
 	h := healthOf(t, r, "search")
 	assert.Equal(t, uint64(3), h.TotalCalls())
 	assert.Equal(t, 1, h.ConsecutiveFailures)
-	duringEviction(func() { assert.True(t, r.Isolate("search")) })
+	duringEviction(func() { assert.True(t, r.Isolate("search", "")) })
 	assert.Equal(t, StopIsolated, healthOf(t, r, "search").Reason)
-	r.Reset("search")
+	r.Reset("search", "")
 	duringEviction(func() {
 		permit, err := g.Allow(t.Context(), "search")
 		assert.NoError(t, err)
@@ -381,16 +381,16 @@ func TestRegistry_ReaderDuringEvictionSeesNoEntry(t *testing.T) {
 func TestRegistry_RegisterStopsAtMaxTools(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.MaxTools = 2 })
 	r.AllowRequest("passing")
-	require.NoError(t, r.Register("a"))
-	require.NoError(t, r.Register("b"), "b takes the place of passing")
-	err := r.Register("c", DefaultBreakerConfig())
+	require.NoError(t, r.Register("a", ToolOptions{}))
+	require.NoError(t, r.Register("b", ToolOptions{}), "b takes the place of passing")
+	err := r.Register("c", ToolOptions{Breaker: new(DefaultBreakerConfig())})
 	assert.ErrorIs(t, err, ErrRegistryFull)
 	assert.EqualError(t, err, `toolhealth: registry is full: max_tools is 2, registering "c"`)
-	assert.NoError(t, r.Register("a"), "registering twice is no error")
+	assert.NoError(t, r.Register("a", ToolOptions{}), "registering twice is no error")
 	assert.Equal(t, []string{"a", "b"}, namesOf(r))
 	assert.Empty(t, r.own, "a failed Register stores no config")
 	assert.True(t, r.Remove("a"))
-	assert.NoError(t, r.Register("c"))
+	assert.NoError(t, r.Register("c", ToolOptions{}))
 	r.AllowRequest("passing")
 	assert.Equal(t, []string{"b", "c"}, namesOf(r))
 }
@@ -399,7 +399,7 @@ func TestRegistry_RegisterPinsExistingEntry(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.MaxTools = 1 })
 	failTimes(r, "a", 2)
 	r.AllowRequest("b") // parks a
-	require.NoError(t, r.Register("a"))
+	require.NoError(t, r.Register("a", ToolOptions{}))
 	assert.Equal(t, 2, healthOf(t, r, "a").ConsecutiveFailures, "it keeps its state")
 	r.RecordSuccess("a", 0)
 	r.AllowRequest("b")
@@ -504,7 +504,7 @@ func TestRegistry_RemoveForgetsToolAndLatePermits(t *testing.T) {
 	g := &Gate{Registry: r}
 	one := DefaultBreakerConfig()
 	one.FailureThreshold = 1
-	require.NoError(t, r.Register("search", one))
+	require.NoError(t, r.Register("search", ToolOptions{Breaker: &one}))
 	late, err := g.Allow(t.Context(), "search")
 	require.NoError(t, err)
 	r.RecordFailure("search", 0)
@@ -521,20 +521,20 @@ func TestRegistry_RemoveForgetsToolAndLatePermits(t *testing.T) {
 	assert.Equal(t, uint64(0), h.TotalCalls())
 	failTimes(r, "search", 2)
 	assert.True(t, r.Available("search"), "the config of Register is gone too")
-	assert.False(t, r.Reset("other"))
+	assert.False(t, r.Reset("other", ""))
 }
 
 func TestRegistry_IsolateBeforeFirstCall(t *testing.T) {
 	r := registryWith(t, func(c *Config) { c.MaxTools = 2 })
-	assert.True(t, r.Isolate("mail"))
+	assert.True(t, r.Isolate("mail", ""))
 	assert.False(t, r.AllowRequest("mail"))
 	assert.Equal(t, StopIsolated, healthOf(t, r, "mail").Reason)
-	assert.False(t, r.Isolate(""))
-	assert.True(t, r.Isolate("pay"))
-	assert.False(t, r.Isolate("third"), "the registry is full, and an isolated tool is not evicted")
-	assert.True(t, r.Isolate("mail"), "again")
+	assert.False(t, r.Isolate("", ""))
+	assert.True(t, r.Isolate("pay", ""))
+	assert.False(t, r.Isolate("third", ""), "the registry is full, and an isolated tool is not evicted")
+	assert.True(t, r.Isolate("mail", ""), "again")
 	r = registryWith(t, func(c *Config) { c.RegisteredOnly = true })
-	assert.False(t, r.Isolate("unheard-of"))
+	assert.False(t, r.Isolate("unheard-of", ""))
 	assert.Zero(t, r.Len())
 }
 
@@ -546,7 +546,7 @@ func TestRegistry_RegisteredOnlyRefusesUnknownNames(t *testing.T) {
 		c.Breaker.RecoveryDuration = 12 * time.Second
 		c.Tools = map[string]BreakerConfig{"configured": own}
 	})
-	require.NoError(t, r.Register("registered"))
+	require.NoError(t, r.Register("registered", ToolOptions{}))
 	for _, known := range []string{"configured", "registered"} {
 		assert.True(t, r.Available(known))
 		assert.True(t, r.AllowRequest(known))
@@ -574,9 +574,9 @@ func TestRegistry_ConfigOfRegisterThenToolsThenBreaker(t *testing.T) {
 	r := registryWith(t, func(c *Config) {
 		c.Tools = map[string]BreakerConfig{"two": threshold(2), "four": threshold(2)}
 	})
-	require.NoError(t, r.Register("four", threshold(4)))
+	require.NoError(t, r.Register("four", ToolOptions{Breaker: new(threshold(4))}))
 	trips := func(tool string) int {
-		r.Reset(tool)
+		r.Reset(tool, "")
 		for n := 1; ; n++ {
 			r.RecordFailure(tool, 0)
 			if !r.Available(tool) {
@@ -585,14 +585,13 @@ func TestRegistry_ConfigOfRegisterThenToolsThenBreaker(t *testing.T) {
 		}
 	}
 	assert.Equal(t, [3]int{3, 2, 4}, [3]int{trips("three"), trips("two"), trips("four")})
-	require.NoError(t, r.Register("four"), "Register without a config keeps the earlier one")
+	require.NoError(t, r.Register("four", ToolOptions{}), "Register without a config keeps the earlier one")
 	require.NoError(t, r.SetConfig(Config{Breaker: threshold(6), Tools: map[string]BreakerConfig{"two": threshold(1), "four": threshold(1)}}))
 	assert.Equal(t, [3]int{6, 1, 4}, [3]int{trips("three"), trips("two"), trips("four")})
-	require.NoError(t, r.Register("three", threshold(5)))
+	require.NoError(t, r.Register("three", ToolOptions{Breaker: new(threshold(5))}))
 	assert.Equal(t, 5, trips("three"))
 
-	assert.ErrorContains(t, r.Register("x", threshold(1), threshold(2)), `toolhealth: Register: 2 configs for "x", must be at most 1`)
-	assert.ErrorContains(t, r.Register("x", threshold(-2)), `toolhealth: Register: "x": toolhealth: config: failure_threshold is -2`)
+	assert.ErrorContains(t, r.Register("x", ToolOptions{Breaker: new(threshold(-2))}), `toolhealth: Register: "x": toolhealth: config: failure_threshold is -2`)
 	_, ok := r.Health("x")
 	assert.False(t, ok)
 }
@@ -629,7 +628,7 @@ func TestRegistry_ZeroThresholdClosesWhatIsNotIsolated(t *testing.T) {
 	events := recordEvents(r)
 	failTimes(r, "open", 3)
 	failTimes(r, "held", 3)
-	r.Isolate("held")
+	r.Isolate("held", "")
 	r.RecordFailure("closed", 0)
 	require.NoError(t, r.SetConfig(Config{Breaker: BreakerConfig{FailureThreshold: Off}}))
 	assert.Equal(t, []string{"closed>open failure_threshold 2", "open>closed reconfigured 3"}, events.of("open"))
@@ -640,13 +639,13 @@ func TestRegistry_ZeroThresholdClosesWhatIsNotIsolated(t *testing.T) {
 	failTimes(r, "open", 50)
 	assert.True(t, r.Available("open"))
 	assert.Equal(t, 50, healthOf(t, r, "open").ConsecutiveFailures, "0 never trips, and still counts")
-	require.NoError(t, r.Register("held", BreakerConfig{FailureThreshold: Off}))
+	require.NoError(t, r.Register("held", ToolOptions{Breaker: &BreakerConfig{FailureThreshold: Off}}))
 	assert.Equal(t, StopIsolated, healthOf(t, r, "held").Reason)
 
 	require.NoError(t, r.SetConfig(DefaultConfig()))
 	failTimes(r, "open", 1)
 	assert.False(t, r.Available("open"), "the streak was kept")
-	require.NoError(t, r.Register("open", BreakerConfig{FailureThreshold: Off}))
+	require.NoError(t, r.Register("open", ToolOptions{Breaker: &BreakerConfig{FailureThreshold: Off}}))
 	assert.True(t, r.Available("open"))
 	assert.Equal(t, "open>closed reconfigured 5", events.of("open")[3], "Register calls hooks, too")
 }
@@ -657,19 +656,19 @@ func TestRegistry_ResetAndIsolateBeginNewEpoch(t *testing.T) {
 	events := recordEvents(r)
 	before, err := g.Allow(t.Context(), "search")
 	require.NoError(t, err)
-	assert.True(t, r.Reset("search"))
+	assert.True(t, r.Reset("search", ""))
 	before.Settle(Verdict{Outcome: OutcomeFailure, Kind: KindTimeout})
 	h := healthOf(t, r, "search")
 	assert.Equal(t, 0, h.ConsecutiveFailures, "admitted before the reset, so it no longer counts for the breaker")
 	assert.Equal(t, uint64(1), h.Failures, "the call is still counted")
-	assert.True(t, r.Isolate("search"))
-	assert.True(t, r.Isolate("search"))
+	assert.True(t, r.Isolate("search", ""))
+	assert.True(t, r.Isolate("search", ""))
 	assert.False(t, r.AllowRequest("search"))
 	r.RecordSuccess("search", 0)
 	r.RecordFailure("search", 0)
 	assert.Equal(t, StopIsolated, healthOf(t, r, "search").Reason)
 	assert.Equal(t, 30*time.Second, healthOf(t, r, "search").RetryAfter)
-	assert.True(t, r.Reset("search"))
+	assert.True(t, r.Reset("search", ""))
 	assert.True(t, r.AllowRequest("search"))
 	assert.Equal(t, []string{
 		"closed>closed reset 2", "closed>open isolated 3", "open>open isolated 4", "open>closed reset 5",
@@ -682,7 +681,7 @@ func TestRegistry_ResetForgetsThrottleKeepsStats(t *testing.T) {
 	r.RecordFailure("search", time.Second)
 	r.Record("search", Verdict{Outcome: OutcomeThrottled, RetryAfter: time.Minute}, 0)
 	assert.Equal(t, StopRateLimited, healthOf(t, r, "search").Reason)
-	r.Reset("search")
+	r.Reset("search", "")
 	h := healthOf(t, r, "search")
 	assert.True(t, h.Available)
 	assert.Equal(t, 0, h.ConsecutiveFailures)
@@ -728,7 +727,7 @@ func TestRegistry_RefusalsInRowArePerTool(t *testing.T) {
 		r.AllowRequest("a")
 	}
 	assert.Equal(t, uint64(4), healthOf(t, r, "a").RefusedInRow)
-	r.Reset("a")
+	r.Reset("a", "")
 	assert.Equal(t, uint64(4), healthOf(t, r, "a").RefusedInRow, "no call was admitted yet")
 	r.AllowRequest("a")
 	h := healthOf(t, r, "a")
@@ -791,7 +790,7 @@ func TestRegistry_BusyEntryDoesNotHideEndOfThrottle(t *testing.T) {
 		r.Record("throttled", Verdict{Outcome: OutcomeThrottled, RetryAfter: 10 * time.Second}, 0)
 		_, err := (&Gate{Registry: r}).Allow(t.Context(), "busy")
 		require.NoError(t, err)
-		require.NoError(t, r.Register("kept"))
+		require.NoError(t, r.Register("kept", ToolOptions{}))
 		r.AllowRequest("x") // looks at both, and finds no room
 		time.Sleep(10 * time.Second)
 		for _, name := range []string{"x", "y", "z", "last"} {
@@ -807,7 +806,7 @@ func TestRegistry_ToolWithRunningHookIsNotEvicted(t *testing.T) {
 	stop := r.OnTransition(func(Transition) { close(in); <-goOn })
 	done := make(chan bool)
 	require.True(t, r.AllowRequest("a"))
-	go func() { r.Reset("a"); close(done) }()
+	go func() { r.Reset("a", ""); close(done) }()
 	<-in
 	require.True(t, r.AllowRequest("b"))
 	assert.Equal(t, uint64(1), r.HealthSummary().Untracked)
@@ -828,7 +827,7 @@ func TestRegistry_EntryFreedByHookEndingGoroutineIsEvicted(t *testing.T) {
 		},
 		"reset": func(_ *testing.T, r *Registry) {
 			r.AllowRequest("b")
-			r.Reset("a")
+			r.Reset("a", "")
 		},
 		"a new configuration": func(_ *testing.T, r *Registry) {
 			r.AllowRequest("b")
@@ -877,7 +876,7 @@ func TestRegistry_HookEndingGoroutineOfSetConfigSilencesNoTool(t *testing.T) {
 	endsGoroutine(func() { _ = r.SetConfig(c) })
 	ends = false
 	for _, tool := range tools {
-		r.Isolate(tool)
+		r.Isolate(tool, "")
 		assert.Equal(t, []uint64{3, 4}, epochs[tool], tool)
 	}
 }

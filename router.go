@@ -50,20 +50,26 @@ func NewHealthRouter(substitutes map[string][]string) (*HealthRouter, error) {
 func (r *HealthRouter) Substitutes(tool string) []string { return slices.Clone(r.of(tool)) }
 
 func (r *HealthRouter) of(tool string) []string {
-	if r == nil {
-		return nil
-	}
-	return r.substitutes[tool]
+	names, _ := r.entry(tool)
+	return names
 }
 
-// order returns the substitutes of a tool in the order in which they are tried: that of
-// the list, but those that falter last. It allocates only if that makes a difference.
-func (r *HealthRouter) order(tool string, registry *Registry) []string {
-	list := r.of(tool)
-	if !slices.ContainsFunc(list, registry.falters) {
+// entry returns the tool's substitutes, and whether the router has an entry for it.
+func (r *HealthRouter) entry(tool string) (names []string, listed bool) {
+	if r == nil {
+		return nil, false
+	}
+	names, listed = r.substitutes[tool]
+	return names, listed
+}
+
+// order returns substitutes in the order in which they are tried: that of the list, but
+// those that falter last. It allocates only if that makes a difference.
+func (r *Registry) order(list []string) []string {
+	if !slices.ContainsFunc(list, r.falters) {
 		return list
 	}
-	order := slices.DeleteFunc(slices.Clone(list), registry.falters)
+	order := slices.DeleteFunc(slices.Clone(list), r.falters)
 	for _, name := range list {
 		if !slices.Contains(order, name) {
 			order = append(order, name)
@@ -85,7 +91,7 @@ func (r *HealthRouter) Resolve(tool string, registry *Registry) (name string, av
 	if registry.Available(tool) {
 		return tool, true
 	}
-	for _, name := range r.order(tool, registry) {
+	for _, name := range registry.order(r.of(tool)) {
 		if registry.Available(name) {
 			return name, true
 		}
@@ -294,7 +300,7 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 		return newPermit(g, tool, n, a, r.startOf(&a, now)), nil
 	}
 	now = r.startOf(&a, now)
-	for _, name := range g.router().order(tool, r) {
+	for _, name := range r.order(g.router().of(tool)) {
 		if !r.Available(name) {
 			continue
 		}
@@ -310,8 +316,14 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 // because a refused tool that is still offered is called again. It takes no
 // probe and keeps the order.
 func (g *Gate) Offer(tools []string) (offer, leaveOut []string) {
+	return g.offer(tools, g.router().of)
+}
+
+// offer is Offer for any way to name substitutes.
+func (g *Gate) offer(tools []string, substitutes func(tool string) []string) (offer, leaveOut []string) {
+	available := g.registry().Available
 	for _, tool := range tools {
-		if _, ok := g.router().Resolve(tool, g.registry()); ok {
+		if available(tool) || slices.ContainsFunc(substitutes(tool), available) {
 			offer = append(offer, tool)
 		} else {
 			leaveOut = append(leaveOut, tool)

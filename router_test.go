@@ -369,7 +369,7 @@ func TestRefusal_SaysWhyAndHowLong(t *testing.T) {
 		failTimes(r, "open", 3)
 		r.Record("limited", Verdict{Outcome: OutcomeThrottled, RetryAfter: 2500 * time.Millisecond}, 0)
 		r.AllowRequest("isolated")
-		r.Isolate("isolated")
+		r.Isolate("isolated", "")
 		time.Sleep(1500 * time.Millisecond)
 		for _, c := range []struct {
 			want     Refusal
@@ -454,7 +454,7 @@ func TestRefusal_InRow(t *testing.T) {
 		return refusal.InRow
 	}
 	assert.Equal(t, []uint64{1, 2, 3}, []uint64{refused(), refused(), refused()})
-	r.Reset("a")
+	r.Reset("a", "")
 	permit, err := g.Allow(t.Context(), "a")
 	require.NoError(t, err)
 	permit.Release()
@@ -546,7 +546,7 @@ func TestPermit_ProbeOutcomeMovesBreaker(t *testing.T) {
 		late, err := g.Allow(t.Context(), "search")
 		require.NoError(t, err)
 		time.Sleep(50 * time.Second)
-		r.Reset("search")
+		r.Reset("search", "")
 		late.Done(t.Context(), nil)
 		probe = probeOf(t, g, "search")
 		assert.Equal(t, 60*time.Second, healthOf(t, r, "search").RetryAfter, "the lease, and the cooldown")
@@ -589,7 +589,7 @@ func TestPermit_ThrottleOfOldEpochHoldsUnlessOperatorSpoke(t *testing.T) {
 		asks := Verdict{Outcome: OutcomeThrottled, RetryAfter: time.Minute}
 		a.Settle(asks)
 		assert.Equal(t, StopRateLimited, healthOf(t, r, "search").Reason)
-		r.Reset("search")
+		r.Reset("search", "")
 		b.Settle(asks)
 		h := healthOf(t, r, "search")
 		assert.True(t, h.Available)

@@ -20,7 +20,7 @@ func compileSettings(s Settings, known func(tool string) bool) (*compiledSetting
 		Breaker: s.Breaker, Tools: make(map[string]BreakerConfig, len(s.Tools)),
 		MaxTools: s.MaxTools, RegisteredOnly: s.RegisteredOnly,
 	}
-	guard := GuardConfig{Default: s.Policy, Tools: make(map[string]Policy), PolicyOf: s.PolicyOf, Observe: s.Observe}
+	guard := GuardConfig{Default: s.Policy, Tools: make(map[string]Policy), PolicyOf: s.PolicyOf, Start: s.Start, Observe: s.Observe}
 	substitutes, labels := make(map[string][]string), make(map[string]map[string]string)
 	for tool, t := range s.Tools {
 		config.Tools[tool] = s.Breaker
@@ -30,7 +30,10 @@ func compileSettings(s Settings, known func(tool string) bool) (*compiledSetting
 		if t.Policy != nil {
 			guard.Tools[tool] = *t.Policy
 		}
-		substitutes[tool], labels[tool] = t.Substitutes, t.Labels
+		if t.Substitutes != nil { // else those of a wrapped tool count
+			substitutes[tool] = t.Substitutes
+		}
+		labels[tool] = t.Labels
 	}
 	registry, err := compile(config)
 	if err != nil {
@@ -116,5 +119,17 @@ func (g *Guard) Gate() *Gate { return g.ruled().gate }
 // Registry returns the guard's registry; nil if it has none.
 func (g *Guard) Registry() *Registry { return g.ruled().gate.registry() }
 
-// Offer is [Gate.Offer] of the guard's gate.
-func (g *Guard) Offer(tools []string) (offer, leaveOut []string) { return g.ruled().gate.Offer(tools) }
+// Offer sorts tools as [Gate.Offer] does, and also knows the substitutes that
+// [Tool.Substitute] has given to tools for which the Router has no entry.
+func (g *Guard) Offer(tools []string) (offer, leaveOut []string) {
+	gate := g.ruled().gate
+	return gate.offer(tools, func(tool string) []string {
+		names, listed := gate.router().entry(tool)
+		if !listed && g != nil {
+			if order, ok := g.wrapped.Load(tool); ok {
+				return order.([]string)
+			}
+		}
+		return names
+	})
+}

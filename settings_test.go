@@ -334,15 +334,14 @@ func TestSettings_AreCopiedInAndOut(t *testing.T) {
 
 func TestGuard_SetSettingsKeepsWhatIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newWith(t, Settings{Policy: Policy{BackoffBase: Off, RetryBudget: 1, RetryRefill: Off}, Breaker: BreakerConfig{FailureThreshold: 100}})
+		g := newWith(t, Settings{Policy: Policy{BackoffBase: Off, RetryBudget: 1, RetryRefill: Off}, Breaker: BreakerConfig{FailureThreshold: 100}, Tools: map[string]ToolSettings{"search": {Substitutes: []string{}}}})
 		r, gate := g.Registry(), g.Gate()
 		search := Wrap(g, "search", func(ctx context.Context, in string) (string, error) {
 			return plays(errBusy, errBusy, errBusy).run(ctx, in)
-		},
-			Substitute("archive", func(_ context.Context, in string) (string, error) { return "old " + in, nil }))
-		_, err := search(t.Context(), "go")
+		}).Substitute("archive", func(_ context.Context, in string) (string, error) { return "old " + in, nil })
+		_, err := search.Call(t.Context(), "go")
 		assert.Equal(t, StopRetryExhausted, toolError(t, err).Reason, "one token")
-		r.Isolate("held")
+		r.Isolate("held", "")
 		before := healthOf(t, r, "search")
 
 		s := g.Settings()
@@ -351,7 +350,7 @@ func TestGuard_SetSettingsKeepsWhatIsKnown(t *testing.T) {
 		require.NoError(t, g.SetSettings(s))
 		assert.Same(t, r, g.Registry())
 		assert.Equal(t, before, healthOf(t, r, "search"))
-		out, err := search(t.Context(), "go")
+		out, err := search.Call(t.Context(), "go")
 		require.NoError(t, err, "the wrapped tool has a substitute now")
 		assert.Equal(t, "old go", out)
 		assert.EqualValues(t, 1, healthOf(t, r, "search").Guard.BudgetExhausted, "the budget is still spent")
@@ -364,7 +363,7 @@ func TestGuard_SetSettingsKeepsWhatIsKnown(t *testing.T) {
 		<-ctx.Done()
 		permit.Done(ctx, ctx.Err())
 		assert.EqualValues(t, 1, healthOf(t, r, "archive").Failures, "and the floor")
-		assert.True(t, r.Reset("held"))
+		assert.True(t, r.Reset("held", ""))
 	})
 }
 
@@ -391,7 +390,7 @@ func TestGuard_SetSettingsKnowsRegisteredTools(t *testing.T) {
 	s := Settings{RegisteredOnly: true, Tools: map[string]ToolSettings{"a": {Substitutes: []string{"b"}}}}
 	g.Registry().RecordSuccess("b", 0)
 	assert.ErrorContains(t, g.SetSettings(s), `tools["a"].substitutes[0] is "b", must be in tools`, "it was called, and is not registered")
-	require.NoError(t, g.Registry().Register("b"))
+	require.NoError(t, g.Registry().Register("b", ToolOptions{}))
 	assert.NoError(t, g.SetSettings(s))
 }
 
@@ -429,8 +428,8 @@ func TestGuard_SetSettingsWhileInUse(t *testing.T) {
 	two := Settings{Policy: Policy{MaxAttempts: 2, BackoffBase: Off}, Breaker: BreakerConfig{FailureThreshold: 1, RecoveryDuration: 1}}
 	g := newWith(t, one)
 	gate := g.Gate()
-	a := Wrap(g, "a", func(context.Context, int) (int, error) { return 0, errBusy },
-		Substitute("b", func(context.Context, int) (int, error) { return 1, nil }))
+	a := Wrap(g, "a", func(context.Context, int) (int, error) { return 0, errBusy }).
+		Substitute("b", func(context.Context, int) (int, error) { return 1, nil })
 	plain := Wrap(g, "a", func(context.Context, int) (int, error) { return 0, errBusy })
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -442,10 +441,10 @@ func TestGuard_SetSettingsWhileInUse(t *testing.T) {
 					return
 				default:
 				}
-				if out, err := a(t.Context(), 0); err == nil && out != 1 {
+				if out, err := a.Call(t.Context(), 0); err == nil && out != 1 {
 					t.Errorf("%d without an error", out)
 				}
-				_, _ = plain(t.Context(), 0)
+				_, _ = plain.Call(t.Context(), 0)
 				if permit, err := gate.Allow(t.Context(), "a"); err == nil {
 					permit.Done(t.Context(), errBusy)
 				}

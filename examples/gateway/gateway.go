@@ -37,7 +37,7 @@ func newGateway(client *http.Client, tools map[string]string, settings toolhealt
 		return nil, err
 	}
 	for name := range tools {
-		if err := guard.Registry().Register(name); err != nil {
+		if err := guard.Registry().Register(name, toolhealth.ToolOptions{}); err != nil {
 			return nil, err
 		}
 	}
@@ -108,10 +108,12 @@ func (g *gateway) admin() http.Handler {
 	return mux
 }
 
-// operate returns the handler of an operator's action on one tool.
-func (g *gateway) operate(do func(*toolhealth.Registry, string) bool) http.HandlerFunc {
+// operate returns the handler of an operator's action on one tool. The operator's name
+// is that of the request's credentials, which the server in front of this port checks.
+func (g *gateway) operate(do func(r *toolhealth.Registry, tool, by string) bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !do(g.guard.Registry(), r.PathValue("name")) {
+		by, _, _ := r.BasicAuth()
+		if !do(g.guard.Registry(), r.PathValue("name"), by) {
 			http.Error(w, "no such tool", http.StatusNotFound)
 			return
 		}

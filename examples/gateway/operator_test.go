@@ -90,22 +90,24 @@ func TestGateway_CallLogHasErrorsOfTools(t *testing.T) {
 	if w := ask(t, g.handler(), "POST", "/tools/search", "go"); w.Code != 200 {
 		t.Errorf("a call of a tool that is well: %d", w.Code)
 	}
-	logged := lines[struct{ Msg, Tool, Reason, Err, Details string }](t, &out)
-	if len(logged) != 3 {
-		t.Fatalf("want two attempts that failed and their call, and nothing of what works: %s", &out)
+	type candidate struct{ Reason, Err string }
+	logged := lines[struct {
+		Msg, Tool, Reason string
+		Attempts          int
+		Candidates        map[string]candidate
+	}](t, &out)
+	if len(logged) != 1 {
+		t.Fatalf("want the call that failed, and nothing of what works: %s", &out)
 	}
-	const own = "HTTP status 503"
-	if logged[0].Err != own || logged[0].Reason != "tool_retry:allowed" || logged[1].Tool != "search" {
-		t.Errorf("the attempts: %+v", logged[:2])
-	}
-	if logged[2].Msg != "call failed" || !strings.Contains(logged[2].Details, own) {
-		t.Errorf("the call: %+v", logged[2])
+	l := logged[0]
+	if l.Msg != "call failed" || l.Tool != "search" || l.Attempts != 2 || l.Candidates["search"].Err != "HTTP status 503" {
+		t.Errorf("the call: %+v", l)
 	}
 }
 
 func TestGateway_RerouteKeepsWhatIsKnown(t *testing.T) {
 	g := newTestGateway(t, func(w http.ResponseWriter, r *http.Request) {})
-	if !g.guard.Registry().Isolate("a") {
+	if !g.guard.Registry().Isolate("a", "") {
 		t.Fatal("a is not isolated")
 	}
 	if w := ask(t, g.handler(), "POST", "/tools/a", "go"); w.Code != 503 || !strings.Contains(w.Body.String(), "tool_unavailable:isolated") {

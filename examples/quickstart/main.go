@@ -45,7 +45,7 @@ func newGate(tools map[string]tool, cooldown time.Duration) (*toolhealth.Gate, e
 		return nil, err
 	}
 	for name := range tools {
-		if err := registry.Register(name); err != nil {
+		if err := registry.Register(name, toolhealth.ToolOptions{}); err != nil {
 			return nil, err
 		}
 	}

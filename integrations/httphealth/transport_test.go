@@ -451,7 +451,7 @@ func TestTransport_RouterIsNotUsed(t *testing.T) {
 	router, err := toolhealth.NewHealthRouter(map[string][]string{"api": {"other"}})
 	require.NoError(t, err)
 	w.gate.Router = router
-	require.True(t, w.registry.Isolate("api"))
+	require.True(t, w.registry.Isolate("api", ""))
 	_, _, err = get(t.Context(), w.client, serve(t, ok))
 	require.ErrorIs(t, err, toolhealth.ErrIsolated)
 	_, known := w.registry.Health("other")
@@ -463,7 +463,7 @@ func TestTransport_RouterIsNotUsed(t *testing.T) {
 func TestTransport_RuleForStatus(t *testing.T) {
 	w := newWorld(t, nil)
 	w.gate.Classify = toolhealth.ErrorRules{Own: []toolhealth.Rule{
-		toolhealth.For(func(e *toolhealth.StatusError) toolhealth.Verdict { // a proxy says 404 for what is down
+		toolhealth.RuleFor(func(e *toolhealth.StatusError) toolhealth.Verdict { // a proxy says 404 for what is down
 			if e.StatusCode == 404 {
 				return toolhealth.ClassifyHTTP(503, e.Header)
 			}

@@ -180,7 +180,7 @@ func TestWitness_UnderGuard(t *testing.T) {
 // A Transport inside of a tool refuses, and the tool is not to blame.
 func TestTransport_UnderGuard(t *testing.T) {
 	w := newWorld(t, nil)
-	require.True(t, w.registry.Isolate("api"))
+	require.True(t, w.registry.Isolate("api", ""))
 	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: w.registry}, toolhealth.GuardConfig{})
 	require.NoError(t, err)
 	_, err = toolhealth.Call(t.Context(), guard, "lookup", func(ctx context.Context, _ string) (string, error) {

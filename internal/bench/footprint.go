@@ -51,7 +51,9 @@ func liveHeap() uint64 {
 }
 
 // Register adds a tool with [toolhealth.Registry.Register], for MeasureFootprint.
-func Register(r *toolhealth.Registry, name string) { must(r.Register(name) == nil) }
+func Register(r *toolhealth.Registry, name string) {
+	must(r.Register(name, toolhealth.ToolOptions{}) == nil)
+}
 
 // CallOnce adds a tool by one call that succeeds; the tool is idle after it.
 func CallOnce(r *toolhealth.Registry, name string) {

@@ -56,7 +56,7 @@ func guards() []Case {
 			g := newGuard(NewRegistry(thousand.Registered), nil)
 			wrapped := make([]func(context.Context, int) (int, error), 0, tools)
 			for _, name := range thousand.Lookups { // in the order of the keyed cases
-				wrapped = append(wrapped, toolhealth.Wrap(g, name, func(_ context.Context, x int) (int, error) { return x, nil }))
+				wrapped = append(wrapped, toolhealth.Wrap(g, name, func(_ context.Context, x int) (int, error) { return x, nil }).Call)
 			}
 			return func(n int) {
 				i := 0

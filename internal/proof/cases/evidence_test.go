@@ -198,7 +198,7 @@ func TestC170_PageInThePlaceOfJSONOpensTheBreaker(t *testing.T) {
 }
 
 func TestC171_ProxysAnswerIsAFailureByARule(t *testing.T) {
-	rules := toolhealth.ErrorRules{Own: []toolhealth.Rule{toolhealth.For(func(e *toolhealth.StatusError) toolhealth.Verdict {
+	rules := toolhealth.ErrorRules{Own: []toolhealth.Rule{toolhealth.RuleFor(func(e *toolhealth.StatusError) toolhealth.Verdict {
 		if e.StatusCode == 404 {
 			return toolhealth.ClassifyHTTP(502, e.Header)
 		}

@@ -99,7 +99,7 @@ func TestC39_ErrorOfToolReachesCaller(t *testing.T) {
 
 func TestC42_CallsOfUnknownToolRunNothing(t *testing.T) {
 	r := caseRegistry(t, func(c *toolhealth.Config) { c.RegisteredOnly = true })
-	require.NoError(t, r.Register("search"))
+	require.NoError(t, r.Register("search", toolhealth.ToolOptions{}))
 	guard := caseGuard(t, &toolhealth.Gate{Registry: r}, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 3 })
 	runs := 0
 	for range 1000 {
@@ -399,7 +399,7 @@ func TestC116_SubstituteGetsItsOwnArgumentsOrDoesNotRun(t *testing.T) {
 	down := errors.New("a is down")
 	a := func(context.Context, question) (string, error) { return "", down }
 
-	_, err := toolhealth.Wrap(guard, "a", a)(t.Context(), question{"x"})
+	_, err := toolhealth.Wrap(guard, "a", a).Call(t.Context(), question{"x"})
 	failure, ok := errors.AsType[*toolhealth.ToolError](err)
 	require.True(t, ok)
 	require.Len(t, failure.Candidates, 2)
@@ -409,18 +409,18 @@ func TestC116_SubstituteGetsItsOwnArgumentsOrDoesNotRun(t *testing.T) {
 	assert.False(t, ran)
 
 	var got string
-	adapted := func(answer error) func(context.Context, question) (string, error) {
-		return toolhealth.Wrap(guard, "a", a, toolhealth.Substitute("b", func(_ context.Context, in question) (string, error) {
+	adapted := func(answer error) *toolhealth.Tool[question, string] {
+		return toolhealth.Wrap(guard, "a", a).Substitute("b", func(_ context.Context, in question) (string, error) {
 			got = fmt.Sprintf("query=%s limit=10", in.q)
 			return "answer", answer
-		}))
+		})
 	}
-	out, err := adapted(nil)(t.Context(), question{"x"})
+	out, err := adapted(nil).Call(t.Context(), question{"x"})
 	require.NoError(t, err)
 	assert.Equal(t, "answer", out)
 	assert.Equal(t, "query=x limit=10", got)
 
-	_, err = adapted(status(422))(t.Context(), question{"x"})
+	_, err = adapted(status(422)).Call(t.Context(), question{"x"})
 	assert.ErrorIs(t, err, down, "the primary's error stays reachable")
 	h := caseHealth(t, r, "b")
 	assert.EqualValues(t, 1, h.Rejected)

@@ -95,7 +95,7 @@ func TestC07_OneOfTwoHundredCallersProbes(t *testing.T) {
 			close(barrier)
 			wg.Wait()
 			require.Equal(t, []int64{1, 199, 0}, []int64{probes.Load(), refused.Load(), wrong.Load()}, "round %d", round)
-			r.Reset("search")
+			r.Reset("search", "")
 		}
 	})
 }
@@ -211,7 +211,7 @@ func (e *shellExitError) Error() string { return fmt.Sprintf("exit status %d", e
 func TestC36_HostDecidesWhatExitCodeMeans(t *testing.T) {
 	r := caseRegistry(t, nil)
 	gate := &toolhealth.Gate{Registry: r, Classify: toolhealth.ErrorRules{Own: []toolhealth.Rule{
-		toolhealth.For(func(e *shellExitError) toolhealth.Verdict {
+		toolhealth.RuleFor(func(e *shellExitError) toolhealth.Verdict {
 			if e.code == 1 && e.output != "" {
 				return toolhealth.Verdict{}
 			}
@@ -281,7 +281,7 @@ func TestC58_MillionNamesLeaveRegistryUnchanged(t *testing.T) {
 		})
 		gate := &toolhealth.Gate{Registry: r}
 		for i := range 10 {
-			require.NoError(t, r.Register(fmt.Sprint("tool", i)))
+			require.NoError(t, r.Register(fmt.Sprint("tool", i), toolhealth.ToolOptions{}))
 		}
 		flood := func(from, to int) {
 			for i := from; i < to; i++ {
@@ -425,8 +425,8 @@ func TestC88_BadDurationsHarmNoAverage(t *testing.T) {
 
 func TestC92_JSONOfUntouchedToolHasNoStrangeNumbers(t *testing.T) {
 	r := caseRegistry(t, nil)
-	require.NoError(t, r.Register("search"))
-	require.NoError(t, r.Register("weather"))
+	require.NoError(t, r.Register("search", toolhealth.ToolOptions{}))
+	require.NoError(t, r.Register("weather", toolhealth.ToolOptions{}))
 	data, err := json.Marshal(r.HealthSummary())
 	require.NoError(t, err)
 	var summary struct {
@@ -459,7 +459,7 @@ func TestC101_NamesAndTextsOfUsersBecomeNoLabels(t *testing.T) {
 	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: r}, config)
 	require.NoError(t, err)
 	for i := range 10 {
-		require.NoError(t, r.Register(fmt.Sprint("tool", i)))
+		require.NoError(t, r.Register(fmt.Sprint("tool", i), toolhealth.ToolOptions{}))
 	}
 	fail := func(i int) func(context.Context, string) (int, error) {
 		return func(context.Context, string) (int, error) { return 0, fmt.Errorf("error text %d", i) }
@@ -500,7 +500,7 @@ func TestC103_HookMayCallAnything(t *testing.T) {
 		c.Breaker.FailureThreshold, c.Breaker.RecoveryDuration = 1, time.Nanosecond
 	})
 	gate := &toolhealth.Gate{Registry: r}
-	require.NoError(t, r.Register("other"))
+	require.NoError(t, r.Register("other", toolhealth.ToolOptions{}))
 	var calls, stale, nested atomic.Int64
 	r.OnTransition(func(e toolhealth.Transition) {
 		calls.Add(1)
@@ -520,7 +520,7 @@ func TestC103_HookMayCallAnything(t *testing.T) {
 				permit.Settle(caseFailure)
 			}
 			r.RecordFailure(tool, 0)
-			r.Reset(tool)
+			r.Reset(tool, "")
 			_ = r.SetConfig(r.Config())
 			r.OnTransition(func(toolhealth.Transition) {})()
 		}
@@ -534,8 +534,8 @@ func TestC103_HookMayCallAnything(t *testing.T) {
 					r.RecordFailure(tool, 0)
 					r.AllowRequest(tool)
 					r.RecordSuccess(tool, 0)
-					r.Isolate(tool)
-					r.Reset(tool)
+					r.Isolate(tool, "")
+					r.Reset(tool, "")
 				}
 			})
 		}
@@ -592,7 +592,7 @@ func TestC106_EventsOfOneToolAreChained(t *testing.T) {
 				r.AllowRequest("search")
 				r.RecordSuccess("search", 0)
 				if (i+n)%4 == 0 {
-					r.Reset("search")
+					r.Reset("search", "")
 				}
 			}
 		})
@@ -827,7 +827,7 @@ func TestC134_OnlyThreeFailuresInRowOpen(t *testing.T) {
 		if streak++; streak == 3 {
 			rows, streak = rows+1, 0
 			require.Equal(t, toolhealth.StateOpen, caseHealth(t, r, "search").State)
-			r.Reset("search")
+			r.Reset("search", "")
 		}
 	}
 	h := caseHealth(t, r, "search")
@@ -912,8 +912,8 @@ func TestC139_RefusalHasTypedReason(t *testing.T) {
 		permit, err := gate.Allow(t.Context(), "limited")
 		require.NoError(t, err)
 		permit.Settle(toolhealth.Verdict{Outcome: toolhealth.OutcomeThrottled, RetryAfter: 1500 * time.Millisecond})
-		require.NoError(t, r.Register("isolated"))
-		r.Isolate("isolated")
+		require.NoError(t, r.Register("isolated", toolhealth.ToolOptions{}))
+		r.Isolate("isolated", "")
 		c := r.Config()
 		c.RegisteredOnly = true
 		require.NoError(t, r.SetConfig(c))

@@ -176,10 +176,10 @@ func TestClassify_HostileErrorDoesNotReachRules(t *testing.T) {
 	assert.False(t, asked, "errors.As in a rule would not return")
 	assert.Equal(t, "neutral canceled", verdictText(toolhealth.Classify(canceledContext(t, nil), self)))
 	assert.Equal(t, "neutral refused", verdictText(toolhealth.Classify(t.Context(), errors.Join(toolhealth.ErrRefused, self))))
-	v, known := toolhealth.For(func(*cyclic) toolhealth.Verdict { return toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected} })(self)
+	v, known := toolhealth.RuleFor(func(*cyclic) toolhealth.Verdict { return toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected} })(self)
 	assert.True(t, known)
 	assert.Equal(t, toolhealth.OutcomeRejected, v.Outcome)
-	_, known = toolhealth.For(func(*openaiLike) toolhealth.Verdict { return toolhealth.Verdict{} })(self)
+	_, known = toolhealth.RuleFor(func(*openaiLike) toolhealth.Verdict { return toolhealth.Verdict{} })(self)
 	assert.False(t, known)
 }
 

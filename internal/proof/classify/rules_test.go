@@ -63,7 +63,7 @@ func noAdapter(t *testing.T) error {
 	require.NoError(t, err)
 	guard, err := toolhealth.NewGuard(&toolhealth.Gate{Router: router}, toolhealth.GuardConfig{})
 	require.NoError(t, err)
-	_, err = toolhealth.Wrap(guard, "search", func(context.Context, int) (int, error) { return 0, io.EOF })(t.Context(), 1)
+	_, err = toolhealth.Wrap(guard, "search", func(context.Context, int) (int, error) { return 0, io.EOF }).Call(t.Context(), 1)
 	var failed *toolhealth.ToolError
 	require.ErrorAs(t, err, &failed)
 	require.Len(t, failed.Candidates, 2)
@@ -142,12 +142,12 @@ func TestClassify_Rule3_OwnRulesDecideInOrder(t *testing.T) {
 	interrupt := errors.New("interrupt")
 	rules := toolhealth.ErrorRules{Own: []toolhealth.Rule{
 		func(error) (toolhealth.Verdict, bool) { panic("a rule with a mistake is passed over") },
-		toolhealth.Neutral(toolhealth.KindDenied, func(err error) bool { return errors.Is(err, interrupt) }),
-		toolhealth.For(func(e genaiLike) toolhealth.Verdict { return toolhealth.ClassifyHTTP(e.Code+100, nil) }),
-		toolhealth.For(func(e *openaiLike) toolhealth.Verdict {
+		toolhealth.NeutralRule(toolhealth.KindDenied, func(err error) bool { return errors.Is(err, interrupt) }),
+		toolhealth.RuleFor(func(e genaiLike) toolhealth.Verdict { return toolhealth.ClassifyHTTP(e.Code+100, nil) }),
+		toolhealth.RuleFor(func(e *openaiLike) toolhealth.Verdict {
 			return toolhealth.ClassifyHTTP(200, e.Response.Header)
 		}),
-		toolhealth.For(func(net.Error) toolhealth.Verdict { return toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected} }),
+		toolhealth.RuleFor(func(net.Error) toolhealth.Verdict { return toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected} }),
 	}}
 	for want, err := range map[string]error{
 		"neutral denied":             fmt.Errorf("tool: %w", interrupt),

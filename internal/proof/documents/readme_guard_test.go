@@ -43,7 +43,7 @@ func TestREADME_AnotherGuardKeepsWhatIsKnown(t *testing.T) {
 	tool := func(_ context.Context, tool string) (*mcpResult, error) { return &mcpResult{Content: tool}, nil }
 	_, err = toolhealth.Call(ctx, guard, "search", tool)
 	require.NoError(t, err)
-	require.True(t, r.Isolate("search"))
+	require.True(t, r.Isolate("search", ""))
 	_, err = toolhealth.Call(ctx, guard, "search", tool)
 	require.ErrorIs(t, err, toolhealth.ErrIsolated)
 	guard, err = newGuard(map[string][]string{"search": {"archive"}})
@@ -75,7 +75,7 @@ func TestREADME_FlaggedResultIsRejectedAtEveryLevel(t *testing.T) {
 		return h.Rejected
 	}
 
-	call := toolhealth.Wrap(guard, "search", runMCP, toolhealth.WithCallOptions(toolhealth.CheckResult(flaggedResult)))
+	call := toolhealth.Wrap(guard, "search", runMCP).CheckResult(flaggedResult).Call
 	out, err := call(ctx, "go")
 	require.Error(t, err)
 	assert.Equal(t, result, out, "what to show to the model")

@@ -278,12 +278,12 @@ func (s *teller) next() {
 		n := name()
 		s.tell("isolate %s", n)
 		pair := s.pair(n)
-		require.True(s.t, s.r.Isolate(n), s)
+		require.True(s.t, s.r.Isolate(n, ""), s)
 		pair.happened(pair.b.Isolate(s.now()))
 	case 'x', 'z':
 		n := name()
 		s.tell("reset %s", n)
-		ok := s.r.Reset(n)
+		ok := s.r.Reset(n, "")
 		require.Equal(s.t, s.tools[n] != nil, ok, s)
 		if ok {
 			s.tools[n].happened(s.tools[n].b.Reset(s.now()))

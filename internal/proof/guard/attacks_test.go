@@ -54,7 +54,7 @@ func newStage(t *testing.T) *stage {
 			}
 		}
 	})
-	s.registry.Isolate("down")
+	s.registry.Isolate("down", "")
 	return s
 }
 
@@ -215,12 +215,12 @@ var attacks = map[string]func(*stage, context.Context){
 	"a hook that holds an admission until the attempt is left": func(s *stage, ctx context.Context) {
 		c := toolhealth.DefaultBreakerConfig()
 		c.FailureThreshold = 1
-		_ = s.registry.Register("send", c)
+		_ = s.registry.Register("send", toolhealth.ToolOptions{Breaker: &c})
 		s.registry.RecordFailure("send", 0)
 		time.Sleep(30 * time.Second)
 		s.registry.OnTransition(func(e toolhealth.Transition) {
 			if e.Cause == toolhealth.CauseProbeAdmitted {
-				s.registry.Reset("send") // an operator is faster than the hook
+				s.registry.Reset("send", "") // an operator is faster than the hook
 				time.Sleep(10 * time.Second)
 			}
 		})

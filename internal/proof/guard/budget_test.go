@@ -52,7 +52,7 @@ func TestGuard_RefusedRetryReturnsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := toolhealth.NewRegistry()
 		g := guardOn(t, r, nil)
-		time.AfterFunc(50*time.Millisecond, func() { r.Isolate("a") })
+		time.AfterFunc(50*time.Millisecond, func() { r.Isolate("a", "") })
 		tool := failing(errBusy)
 		_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
 		e := toolError(t, err)
@@ -61,7 +61,7 @@ func TestGuard_RefusedRetryReturnsToken(t *testing.T) {
 		assert.ErrorIs(t, err, errBusy, "the error of the attempt that did run")
 		assert.Equal(t, toolhealth.KindServerError, e.Kind)
 		assert.Equal(t, toolhealth.GuardCounts{Calls: 1, Failed: 1, Attempts: 1, Refusals: 1}, healthOf(t, r, "a").Guard)
-		r.Reset("a")
+		r.Reset("a", "")
 		assert.Equal(t, 10, retriesLeft(t, g, "a"))
 	})
 }

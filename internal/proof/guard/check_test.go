@@ -111,10 +111,6 @@ func TestGuard_ChecksRunInOrderAndOnlyOnResults(t *testing.T) {
 	assert.ErrorIs(t, err, errBusy)
 	assert.Len(t, ran, 2)
 
-	_, err = toolhealth.Wrap(g, "a", func(context.Context, int) (string, error) { return "x", nil },
-		toolhealth.WithCallOptions(check("wrapped", bad)))(t.Context(), 1)
-	assert.ErrorIs(t, err, bad)
-	assert.Equal(t, []string{"1", "2", "wrapped"}, ran)
 }
 
 // The exit code 1 of grep means that it found nothing. That is an answer: the call
@@ -124,7 +120,7 @@ func TestGuard_ErrorClassifiedAsSuccessIsReturned(t *testing.T) {
 	r := toolhealth.NewRegistry()
 	router, err := toolhealth.NewHealthRouter(map[string][]string{"grep": {"b"}})
 	require.NoError(t, err)
-	rules := toolhealth.ErrorRules{Own: []toolhealth.Rule{toolhealth.For(func(e *exec.ExitError) toolhealth.Verdict {
+	rules := toolhealth.ErrorRules{Own: []toolhealth.Rule{toolhealth.RuleFor(func(e *exec.ExitError) toolhealth.Verdict {
 		if e == nothingFound {
 			return toolhealth.Verdict{}
 		}

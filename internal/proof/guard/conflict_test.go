@@ -91,7 +91,7 @@ func TestGuard_ConflictWhileBreakerIsOpenIsOutcomeUnknown(t *testing.T) {
 			if runs++; runs == 1 {
 				return "", errBusy
 			}
-			r.Isolate("a")
+			r.Isolate("a", "")
 			return "", statusErr(409)
 		})
 		assert.Equal(t, toolhealth.StopOutcomeUnknown, toolError(t, err).Reason)

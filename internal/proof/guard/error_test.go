@@ -140,7 +140,7 @@ func TestGuard_IsolatedAndUnknownToolsLendNoWait(t *testing.T) {
 			c.Observe = func(_ context.Context, e toolhealth.Event) { final = e }
 		}, "b", "nobody knows it")
 		failTimes(r, "a", 3)
-		require.True(t, r.Isolate("b"))
+		require.True(t, r.Isolate("b", ""))
 		_, err := toolhealth.Call(t.Context(), g, "a", plays().run)
 		e := toolError(t, err)
 		require.Len(t, e.Candidates, 3)
@@ -148,7 +148,7 @@ func TestGuard_IsolatedAndUnknownToolsLendNoWait(t *testing.T) {
 		assert.Equal(t, 5*time.Minute, final.Wait)
 		assert.Equal(t, "tool temporarily unavailable: circuit breaker open; retry after 300s", err.Error())
 
-		r.Isolate("a")
+		r.Isolate("a", "")
 		_, err = toolhealth.Call(t.Context(), g, "a", plays().run)
 		e = toolError(t, err)
 		assert.Equal(t, toolhealth.StopIsolated, e.Reason)

@@ -47,7 +47,7 @@ func TestGuard_ErrorListsRefusalsAndSmallestWait(t *testing.T) {
 		failTimes(r, "a", 3)
 		failTimes(r, "d", 3)
 		r.RecordSuccess("b", 0)
-		r.Isolate("b")
+		r.Isolate("b", "")
 		r.Record("c", toolhealth.Verdict{Outcome: toolhealth.OutcomeThrottled, RetryAfter: 5 * time.Second}, 0)
 		tool := plays()
 		start := time.Now()
@@ -67,16 +67,20 @@ func TestGuard_ErrorListsRefusalsAndSmallestWait(t *testing.T) {
 			c.Err = nil
 			got = append(got, c)
 		}
+		refused := func(wait time.Duration) toolhealth.Verdict {
+			return toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, Kind: toolhealth.KindRefused, NotSent: true, RetryAfter: wait}
+		}
+		assert.Equal(t, refused(30*time.Second), e.Verdict)
 		assert.Equal(t, []toolhealth.Candidate{
-			{Tool: "a", Reason: toolhealth.StopCircuitOpen, Kind: toolhealth.KindRefused, RetryAfter: 30 * time.Second},
-			{Tool: "b", Reason: toolhealth.StopIsolated, Kind: toolhealth.KindRefused, RetryAfter: 30 * time.Second},
-			{Tool: "c", Reason: toolhealth.StopRateLimited, Kind: toolhealth.KindRefused, RetryAfter: 5 * time.Second},
-			{Tool: "d", Reason: toolhealth.StopCircuitOpen, Kind: toolhealth.KindRefused, RetryAfter: 30 * time.Second},
+			{Tool: "a", Reason: toolhealth.StopCircuitOpen, Kind: toolhealth.KindRefused, Verdict: refused(30 * time.Second), RetryAfter: 30 * time.Second},
+			{Tool: "b", Reason: toolhealth.StopIsolated, Kind: toolhealth.KindRefused, Verdict: refused(30 * time.Second), RetryAfter: 30 * time.Second},
+			{Tool: "c", Reason: toolhealth.StopRateLimited, Kind: toolhealth.KindRefused, Verdict: refused(5 * time.Second), RetryAfter: 5 * time.Second},
+			{Tool: "d", Reason: toolhealth.StopCircuitOpen, Kind: toolhealth.KindRefused, Verdict: refused(30 * time.Second), RetryAfter: 30 * time.Second},
 		}, got)
 		for _, sentinel := range []error{toolhealth.ErrCircuitOpen, toolhealth.ErrIsolated, toolhealth.ErrRateLimited, toolhealth.ErrRefused} {
 			assert.ErrorIs(t, err, sentinel)
 		}
-		r.Reset("d")
+		r.Reset("d", "")
 		out, err := toolhealth.Call(t.Context(), g, "a", tool.run)
 		require.NoError(t, err)
 		assert.Equal(t, "answer of d", out)
@@ -222,7 +226,7 @@ func TestGuard_CallInfoSaysWhyOthersDidNotServe(t *testing.T) {
 	assert.Empty(t, info.Skipped)
 
 	failTimes(r, "a", 3)
-	require.True(t, r.Isolate("b"))
+	require.True(t, r.Isolate("b", ""))
 	_, err = toolhealth.Call(ctx, g, "a", plays(errBusy).run)
 	require.NoError(t, err)
 	assert.Equal(t, "d", info.Served)

@@ -303,7 +303,7 @@ func TestGuard_RetryEndedByHookCostsNoToken(t *testing.T) {
 		})
 		assert.Equal(t, 1, probes)
 		assert.Equal(t, toolhealth.GuardCounts{Calls: 1, Failed: 1, Attempts: 1}, healthOf(t, r, "a").Guard)
-		r.Reset("a")
+		r.Reset("a", "")
 		assert.Equal(t, 10, retriesLeft(t, g, "a"))
 	})
 }
@@ -360,7 +360,7 @@ func TestGuard_AnswerReturnsTenthOfTokenWhenHookEndsGoroutine(t *testing.T) {
 					t.Error("the hook has not ended the goroutine")
 				})
 				stop()
-				r.Reset("a")
+				r.Reset("a", "")
 				assert.Equal(t, want, retriesLeft(t, g, "a"), "%s, after %d tenths", name, tenths)
 			})
 		}

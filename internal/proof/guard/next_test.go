@@ -110,7 +110,7 @@ func TestGuardNext_IsolatedTool(t *testing.T) {
 	r := toolhealth.NewRegistry()
 	g := guardOn(t, r, nil)
 	failTimes(r, "a", 1)
-	r.Isolate("a")
+	r.Isolate("a", "")
 	d := g.Next("a", 1, toolhealth.ClassifyHTTP(503, nil))
 	assert.Equal(t, toolhealth.StopIsolated, d.Reason, "not circuit_open")
 	assert.Equal(t, 30*time.Second, d.Wait)
@@ -156,7 +156,7 @@ func TestGuardNext_RecordsNoDuration(t *testing.T) {
 
 func TestGuardNext_AllowsRetryOfUntrackedTool(t *testing.T) {
 	r := registryWith(t, func(c *toolhealth.Config) { c.MaxTools = 1 })
-	require.NoError(t, r.Register("a"))
+	require.NoError(t, r.Register("a", toolhealth.ToolOptions{}))
 	assert.Equal(t, toolhealth.RetryAllowed, guardOn(t, r, nil).Next("b", 1, retryable).Reason)
 }
 

@@ -3,6 +3,9 @@ package guard_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,11 +58,11 @@ func TestGuard_ObserverHearsAttemptsAndEnd(t *testing.T) {
 			answered("b", 1),
 			final("b", 3, verdict{}, toolhealth.StopNone, 130*ms, 0),
 		}, toolhealth.GuardCounts{Calls: 1, Attempts: 2, Retries: 1, Fallbacks: 1}},
-		{"refused, served by the substitute", nil, func(r *toolhealth.Registry) { r.Isolate("a") }, nil, []toolhealth.Event{
+		{"refused, served by the substitute", nil, func(r *toolhealth.Registry) { r.Isolate("a", "") }, nil, []toolhealth.Event{
 			answered("b", 1),
 			final("b", 1, verdict{}, toolhealth.StopNone, 10*ms, 0),
 		}, toolhealth.GuardCounts{Calls: 1, Refusals: 1, Fallbacks: 1}},
-		{"all refused", nil, func(r *toolhealth.Registry) { r.Isolate("a"); r.Isolate("b") }, nil, []toolhealth.Event{
+		{"all refused", nil, func(r *toolhealth.Registry) { r.Isolate("a", ""); r.Isolate("b", "") }, nil, []toolhealth.Event{
 			final("a", 0, refused, toolhealth.StopIsolated, 0, 0),
 		}, toolhealth.GuardCounts{Calls: 1, Failed: 1, Refusals: 1}},
 		{"budget exhausted", []error{errBusy, errBusy}, func(r *toolhealth.Registry) {
@@ -77,8 +80,8 @@ func TestGuard_ObserverHearsAttemptsAndEnd(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := patient(t)
-				require.NoError(t, r.Register("a"))
-				require.NoError(t, r.Register("b"))
+				require.NoError(t, r.Register("a", toolhealth.ToolOptions{}))
+				require.NoError(t, r.Register("b", toolhealth.ToolOptions{}))
 				if c.before != nil {
 					c.before(r)
 				}
@@ -104,6 +107,106 @@ func TestGuard_ObserverHearsAttemptsAndEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// spanKey is the key of a span in a ctx.
+type spanKey struct{}
+
+func TestGuard_StartGivesEachAttemptItsContext(t *testing.T) {
+	type event = toolhealth.Event
+	var spans []string // what begins and ends, in order
+	span := func(ctx context.Context) string { s, _ := ctx.Value(spanKey{}).(string); return s }
+	change := func(c *toolhealth.GuardConfig) {
+		c.Default.BackoffBase = 0
+		c.Start = func(ctx context.Context, e event) context.Context {
+			assert.Equal(t, event{Tool: "a", Served: e.Served, Attempt: e.Attempt}, e)
+			name := fmt.Sprint(e.Served, e.Attempt)
+			spans = append(spans, "begin "+name)
+			return context.WithValue(ctx, spanKey{}, name)
+		}
+		c.Observe = func(ctx context.Context, e event) {
+			if e.Final {
+				spans = append(spans, "final"+span(ctx))
+				return
+			}
+			spans = append(spans, "end "+span(ctx))
+			assert.Equal(t, fmt.Sprint(e.Served, e.Attempt), span(ctx))
+		}
+	}
+	g := guardWithBackups(t, patient(t), change, "b")
+	_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, tool string) (string, error) {
+		spans = append(spans, "run "+span(ctx))
+		_, err := toolhealth.Call(ctx, g, tool, plays().run) // rides: it is part of this attempt
+		require.NoError(t, err)
+		if tool == "b" {
+			return "x", nil
+		}
+		return "", errBusy
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []string{
+		"begin a1", "run a1", "end a1", "begin a2", "run a2", "end a2", "begin b1", "run b1", "end b1", "final",
+	}, spans)
+
+	spans = nil
+	g.Registry().Isolate("a", "")
+	g.Registry().Isolate("b", "")
+	_, err = toolhealth.Call(t.Context(), g, "a", plays().run)
+	require.Error(t, err)
+	assert.Equal(t, []string{"final"}, spans, "a refused call has no attempt")
+}
+
+func TestGuard_TimeOfStartIsNotTheToolsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := patient(t)
+		var took time.Duration
+		g := guardOn(t, r, func(c *toolhealth.GuardConfig) {
+			c.Default.Timeout = 2 * time.Second
+			c.Start = func(ctx context.Context, _ toolhealth.Event) context.Context { time.Sleep(time.Minute); return ctx }
+			c.Observe = func(_ context.Context, e toolhealth.Event) {
+				if !e.Final {
+					took = e.Took
+				}
+			}
+		})
+		_, err := toolhealth.Call(t.Context(), g, "a", obeys(time.Second))
+		require.NoError(t, err)
+		assert.Equal(t, time.Second, took)
+		assert.Equal(t, time.Second, healthOf(t, r, "a").Max)
+	})
+}
+
+func TestGuard_BadStartDoesNoHarm(t *testing.T) {
+	bad := map[string]func(context.Context, toolhealth.Event) context.Context{
+		"nil":    func(context.Context, toolhealth.Event) context.Context { return nil },
+		"panics": func(context.Context, toolhealth.Event) context.Context { panic("in Start") },
+	}
+	for name, start := range bad {
+		r := patient(t)
+		heard := 0
+		g := guardOn(t, r, func(c *toolhealth.GuardConfig) {
+			c.Start = start
+			c.Observe = func(ctx context.Context, _ toolhealth.Event) { heard++; assert.Equal(t, t.Context(), ctx, name) }
+		})
+		out, err := toolhealth.Call(t.Context(), g, "a", plays().run)
+		require.NoError(t, err, name)
+		assert.Equal(t, "answer of a", out)
+		assert.Equal(t, 2, heard, name)
+	}
+	r := patient(t)
+	ended := 0
+	g := guardOn(t, r, func(c *toolhealth.GuardConfig) {
+		c.Start = func(context.Context, toolhealth.Event) context.Context { runtime.Goexit(); return nil }
+		c.Observe = func(context.Context, toolhealth.Event) { ended++ }
+	})
+	var done sync.WaitGroup
+	done.Go(func() { _, _ = toolhealth.Call(t.Context(), g, "a", plays().run) })
+	done.Wait()
+	assert.Equal(t, 2, ended)
+	h := healthOf(t, r, "a")
+	assert.Zero(t, h.InFlight, "the permit is not lost")
+	assert.Zero(t, h.Guard.InFlight)
+	assert.EqualValues(t, 1, h.Neutral)
 }
 
 func TestGuard_PanickingObserverIsIgnored(t *testing.T) {
@@ -181,7 +284,7 @@ func TestGuard_PartialAnswerCountsAsFailed(t *testing.T) {
 func TestGuard_ToolTrackedFromRetryIsCountedFromThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := registryWith(t, func(c *toolhealth.Config) { c.MaxTools = 1 })
-		require.NoError(t, r.Register("kept"))
+		require.NoError(t, r.Register("kept", toolhealth.ToolOptions{}))
 		time.AfterFunc(50*time.Millisecond, func() { r.Remove("kept") })
 		_, err := toolhealth.Call(t.Context(), guardOn(t, r, nil), "a", plays(errBusy).run)
 		require.NoError(t, err)

@@ -130,7 +130,7 @@ func TestGuard_OneUnsentLeafDoesNotMakeAttemptUnsent(t *testing.T) {
 		},
 		"of a call whose substitute is isolated": func(ctx context.Context, _ string) (string, error) {
 			r := patient(t)
-			r.Isolate("b")
+			r.Isolate("b", "")
 			inner := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 }, "b")
 			return toolhealth.Call(ctx, inner, "a", plays(reset).run)
 		},
@@ -201,7 +201,7 @@ func TestGuard_RefusalFurtherInDoesNotMakeOuterAttemptUnsent(t *testing.T) {
 		},
 	} {
 		r := toolhealth.NewRegistry()
-		r.Isolate("log")
+		r.Isolate("log", "")
 		g := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) {
 			c.Tools = map[string]toolhealth.Policy{"a": bare(toolhealth.Policy{SideEffects: true})}
 		}, "b")
@@ -264,7 +264,7 @@ func TestGuard_SubstituteOfToolWithSideEffectsReachesOutwards(t *testing.T) {
 			c.Default.MaxAttempts = 3
 			c.Tools = map[string]toolhealth.Policy{"sms": bare(toolhealth.Policy{SideEffects: true})}
 		})
-		r.Isolate("sms")
+		r.Isolate("sms", "")
 		sent := plays()
 		_, err = toolhealth.Call(t.Context(), g, "workflow", func(ctx context.Context, _ string) (string, error) {
 			if _, err := toolhealth.Call(ctx, g, "sms", sent.run); err != nil {

@@ -61,9 +61,9 @@ func TestGate_ChoosesAsResolveOfferAndGuardDo(t *testing.T) {
 func happen(r *toolhealth.Registry, tool string, rng *rand.Rand) {
 	switch rng.IntN(12) {
 	case 0:
-		r.Isolate(tool)
+		r.Isolate(tool, "")
 	case 1:
-		r.Reset(tool)
+		r.Reset(tool, "")
 	case 2:
 		r.Record(tool, throttledVerdict(time.Duration(rng.IntN(60))*time.Second), 0)
 	case 3:
@@ -86,7 +86,7 @@ func TestGuard_FalteringSubstitutesComeLast(t *testing.T) {
 	g := guardWithBackups(t, r, nil, "b", "c", "d")
 	router, err := toolhealth.NewHealthRouter(map[string][]string{"a": {"b", "c", "d"}})
 	require.NoError(t, err)
-	r.Isolate("a")
+	r.Isolate("a", "")
 	order := func() []string {
 		tool := failing(statusErr(422)) // counts against none of them
 		_, err := toolhealth.Call(t.Context(), g, "a", tool.run)

@@ -46,7 +46,7 @@ func TestGuard_WithoutProbeHoldsForSubstitutesRetriesAndCallsInside(t *testing.T
 		r := toolhealth.NewRegistry()
 		g := guardWithBackups(t, r, nil, "b", "c")
 		failTimes(r, "b", 3)
-		r.Isolate("a")
+		r.Isolate("a", "")
 		time.Sleep(30 * time.Second)
 		tool := plays()
 		out, err := toolhealth.Call(toolhealth.WithoutProbe(t.Context()), g, "a", tool.run)

@@ -179,7 +179,7 @@ func TestGuard_ThrottledProbeIsRetried(t *testing.T) {
 func TestGuard_UntrackedToolIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := registryWith(t, func(c *toolhealth.Config) { c.MaxTools = 1 })
-		require.NoError(t, r.Register("kept"))
+		require.NoError(t, r.Register("kept", toolhealth.ToolOptions{}))
 		tool := plays(errBusy)
 		_, err := toolhealth.Call(t.Context(), guardOn(t, r, nil), "a", tool.run)
 		require.NoError(t, err)
@@ -191,7 +191,7 @@ func TestGuard_UntrackedToolIsRetried(t *testing.T) {
 
 func TestGuard_UnknownToolIsRefusedWithoutTrace(t *testing.T) {
 	r := registryWith(t, func(c *toolhealth.Config) { c.RegisteredOnly = true })
-	require.NoError(t, r.Register("search"))
+	require.NoError(t, r.Register("search", toolhealth.ToolOptions{}))
 	g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 3 })
 	tool := plays()
 	for i := range 1000 {
@@ -256,7 +256,7 @@ func TestGuard_StatedWaitIsReportedForEveryReason(t *testing.T) {
 		assert.Equal(t, toolhealth.Decision{Reason: c.reason, Wait: 7 * time.Second}, g.Next("a", 1, toolhealth.Verdict{
 			Outcome: toolhealth.OutcomeThrottled, Kind: toolhealth.KindRateLimited, Retryable: true, RetryAfter: 7 * time.Second,
 		}), name)
-		r.Reset("a")
+		r.Reset("a", "")
 		_, err := toolhealth.Call(t.Context(), g, "a", failing(wait).run)
 		e := toolError(t, err)
 		assert.Equal(t, c.reason, e.Reason, name)
@@ -267,7 +267,7 @@ func TestGuard_StatedWaitIsReportedForEveryReason(t *testing.T) {
 func TestGuard_IsolationDuringAttemptEndsCall(t *testing.T) {
 	r := patient(t)
 	_, err := toolhealth.Call(t.Context(), guardOn(t, r, nil), "a", func(context.Context, string) (string, error) {
-		r.Isolate("a")
+		r.Isolate("a", "")
 		return "", errBusy
 	})
 	e := toolError(t, err)

@@ -47,7 +47,7 @@ func TestGuard_CallOutlivingAttemptIsAdmittedForItself(t *testing.T) {
 				assert.Equal(t, before.Failures+2, after.Failures)
 				assert.Equal(t, before.Successes+1, after.Successes)
 
-				r.Isolate("a")
+				r.Isolate("a", "")
 				_, err = toolhealth.Call(late, g, "a", plays().run)
 				assert.ErrorIs(t, err, toolhealth.ErrIsolated)
 				time.Sleep(time.Hour) // until the attempt that was left has ended
@@ -70,11 +70,11 @@ func TestGuard_CallSharesNoAdmissionOfAnotherRegistry(t *testing.T) {
 	assert.EqualValues(t, 1, healthOf(t, mine, "a").Successes)
 	assert.EqualValues(t, 1, healthOf(t, other, "a").Successes)
 
-	mine.Isolate("a")
+	mine.Isolate("a", "")
 	ran := plays()
 	assert.ErrorIs(t, call(ran.run), toolhealth.ErrIsolated)
 	assert.Zero(t, ran.runs())
-	mine.Reset("a")
+	mine.Reset("a", "")
 
 	require.NoError(t, call(func(ctx context.Context, _ string) (string, error) { // and back again
 		return toolhealth.Call(ctx, outer, "a", plays().run)

@@ -64,7 +64,7 @@ func TestGuard_SubstituteThatMayHaveActedEndsCall(t *testing.T) {
 		c.Tools = map[string]toolhealth.Policy{"b": bare(toolhealth.Policy{SideEffects: true})}
 	}, "b", "c")
 	r.RecordSuccess("a", 0)
-	r.Isolate("a")
+	r.Isolate("a", "")
 	tool := failing(errBusy)
 	_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
 	e := toolError(t, err)

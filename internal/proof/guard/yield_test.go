@@ -61,7 +61,7 @@ func TestGuard_LongStatedWaitYieldsToFreeSubstitute(t *testing.T) {
 func TestGuard_WaitsIfNoSubstituteIsFree(t *testing.T) {
 	for name, use := range map[string]func(ctx context.Context, r *toolhealth.Registry, g *toolhealth.Guard, fn toolFunc) error{
 		"it is isolated": func(ctx context.Context, r *toolhealth.Registry, g *toolhealth.Guard, fn toolFunc) error {
-			r.Isolate("b")
+			r.Isolate("b", "")
 			_, err := toolhealth.Call(ctx, g, "a", fn)
 			return err
 		},
@@ -70,7 +70,7 @@ func TestGuard_WaitsIfNoSubstituteIsFree(t *testing.T) {
 			return err
 		},
 		"it has no function": func(ctx context.Context, _ *toolhealth.Registry, g *toolhealth.Guard, fn toolFunc) error {
-			_, err := toolhealth.Wrap(g, "a", func(ctx context.Context, in string) (string, error) { return fn(ctx, in) })(ctx, "a")
+			_, err := toolhealth.Wrap(g, "a", func(ctx context.Context, in string) (string, error) { return fn(ctx, in) }).Call(ctx, "a")
 			return err
 		},
 	} {
@@ -192,7 +192,7 @@ func TestGuard_PostponedPrimaryHasOneCandidate(t *testing.T) {
 		_, err := toolhealth.Call(t.Context(), g, "a", tools.run)
 		e := toolError(t, err)
 		require.Len(t, e.Candidates, 2)
-		assert.Equal(t, toolhealth.Candidate{Tool: "a", Reason: toolhealth.StopNonRetryable, Kind: toolhealth.KindUnknown, Err: errBroken}, e.Candidates[0])
+		assert.Equal(t, toolhealth.Candidate{Tool: "a", Reason: toolhealth.StopNonRetryable, Kind: toolhealth.KindUnknown, Verdict: unknown, Err: errBroken}, e.Candidates[0])
 		assert.Equal(t, "b", e.Candidates[1].Tool)
 		assert.Equal(t, toolhealth.StopNonRetryable, e.Reason)
 		assert.Equal(t, 3, e.Attempts)

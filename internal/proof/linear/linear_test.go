@@ -112,7 +112,7 @@ func step(s breakerState, in input, out output) (bool, breakerState) {
 	case "reset":
 		s.b.Reset(in.now)
 	case "isolate":
-		s.b.Isolate(in.now)
+		s.b.Isolate(in.now, "")
 	case "configure":
 		c := config
 		c.Threshold = in.threshold
@@ -225,7 +225,7 @@ func record(seed uint64) *recorder {
 		c.r.OnTransition(func(toolhealth.Transition) { runtime.Gosched() })
 	}
 	for _, name := range names {
-		if err := c.r.Register(name); err != nil {
+		if err := c.r.Register(name, toolhealth.ToolOptions{}); err != nil {
 			panic(err)
 		}
 	}
@@ -354,10 +354,10 @@ func (c *recorder) call(g int, hand *[]held, random *rand.Rand) {
 	switch random.IntN(20) {
 	case 0:
 		in.what = "reset"
-		c.do(g, in, func() output { c.r.Reset(name); return output{} })
+		c.do(g, in, func() output { c.r.Reset(name, ""); return output{} })
 	case 1:
 		in.what = "isolate"
-		c.do(g, in, func() output { c.r.Isolate(name); return output{} })
+		c.do(g, in, func() output { c.r.Isolate(name, ""); return output{} })
 	case 2:
 		in.what, in.threshold = "configure", []int{0, 1, 2, 2, 2, 2}[random.IntN(6)]
 		c.configure(g, in)

@@ -74,10 +74,10 @@ func TestRegistry_WhatIsKnownFadesUnlessItIsInUse(t *testing.T) {
 			time.Sleep(30 * time.Second)
 			r.AllowRequest("old") // lease and cooldown of 30s each
 		}, 2 * time.Minute},
-		{"isolated", func(_ *testing.T, r *toolhealth.Registry, _ *toolhealth.Gate) { r.Isolate("old") }, -1},
+		{"isolated", func(_ *testing.T, r *toolhealth.Registry, _ *toolhealth.Gate) { r.Isolate("old", "") }, -1},
 		{"registered", func(t *testing.T, r *toolhealth.Registry, _ *toolhealth.Gate) {
 			failTimes(r, "old", 1)
-			require.NoError(t, r.Register("old"))
+			require.NoError(t, r.Register("old", toolhealth.ToolOptions{}))
 		}, -1},
 		{"permit out", func(t *testing.T, r *toolhealth.Registry, g *toolhealth.Gate) {
 			_, err := g.Allow(t.Context(), "old")

@@ -20,7 +20,7 @@ func TestRegistry_HookTimeIsNotTheTools(t *testing.T) {
 			permit.Done(t.Context(), nil)
 		},
 		"substitute": func(t *testing.T, r *toolhealth.Registry) {
-			r.Isolate("primary")
+			r.Isolate("primary", "")
 			g := &toolhealth.Gate{Registry: r, Router: routerWith(t, map[string][]string{"primary": {"search"}})}
 			permit, err := g.Allow(t.Context(), "primary")
 			require.NoError(t, err)
@@ -101,10 +101,10 @@ func TestRegistry_HookThatHangsKeepsBoundedTransitions(t *testing.T) {
 		over := make(chan struct{})
 		var epochs []uint64
 		r.OnTransition(func(tr toolhealth.Transition) { <-over; epochs = append(epochs, tr.Epoch) })
-		go r.Isolate("search")
+		go r.Isolate("search", "")
 		synctest.Wait()
 		for range 5000 {
-			r.Reset("search")
+			r.Reset("search", "")
 		}
 		close(over)
 		synctest.Wait()

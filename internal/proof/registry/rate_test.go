@@ -31,7 +31,7 @@ func TestRegistry_FailureRateCountsInItsWindow(t *testing.T) {
 		assert.False(t, r.Available("flaky"), "three of five")
 		assert.Equal(t, toolhealth.CauseFailureRate, last.Cause)
 
-		r.Reset("flaky")
+		r.Reset("flaky", "")
 		failTimes(r, "flaky", 3)
 		assert.True(t, r.Available("flaky"), "three calls since the reset")
 		time.Sleep(time.Minute)

@@ -106,10 +106,11 @@ func (st *stage) register(settings *toolhealth.Settings, step Step) error {
 	if err := configureTool(settings, step.tool, step.set); err != nil {
 		return err
 	}
+	var options toolhealth.ToolOptions
 	if own := settings.Tools[step.tool].Breaker; own != nil {
-		return st.registry.Register(step.tool, *own)
+		options.Breaker = own
 	}
-	return st.registry.Register(step.tool)
+	return st.registry.Register(step.tool, options)
 }
 
 // newGuard returns a guard with the policies of the settings and the router of the
@@ -166,9 +167,9 @@ func (st *stage) do(step *Step) error {
 	case "summary":
 		return st.summary(step)
 	case "isolate":
-		st.registry.Isolate(step.tool)
+		st.registry.Isolate(step.tool, "")
 	case "reset":
-		st.registry.Reset(step.tool)
+		st.registry.Reset(step.tool, "")
 	case "remove":
 		st.registry.Remove(step.tool)
 	case "reconfigure":

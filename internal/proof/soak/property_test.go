@@ -187,11 +187,11 @@ func (h *history) step() {
 		}
 	case 16:
 		if h.random.IntN(3) == 0 {
-			h.r.Reset(tool)
+			h.r.Reset(tool, "")
 		}
 	case 17:
 		if h.random.IntN(4) == 0 {
-			h.r.Isolate(tool)
+			h.r.Isolate(tool, "")
 		}
 	case 18:
 		if h.random.IntN(4) == 0 {

@@ -79,8 +79,8 @@ func TestSoak_EveryTotalAddsUp(t *testing.T) {
 		r.Available(e.Tool)
 		r.Health(e.Tool)
 		if e.Epoch%64 == 0 {
-			r.Reset(e.Tool) // calls back for the same tool, whose next event comes after this one
-			r.Isolate("visitor")
+			r.Reset(e.Tool, "") // calls back for the same tool, whose next event comes after this one
+			r.Isolate("visitor", "")
 		}
 	})
 	defer stop()
@@ -145,7 +145,7 @@ func requireLastEvent(t *testing.T, r *toolhealth.Registry, h toolhealth.ToolHea
 		assert.Equal(t, last.Epoch, h.Epoch, h.Tool)
 		assert.Equal(t, last.To, h.State, h.Tool)
 	}
-	r.Reset(h.Tool)
+	r.Reset(h.Tool, "")
 	now, _ := r.Health(h.Tool)
 	assert.Equal(t, toolhealth.StateClosed, now.State, h.Tool)
 	assert.Equal(t, last.Epoch, now.Epoch, h.Tool)
@@ -239,7 +239,7 @@ func soakStep(t *testing.T, rng *rand.Rand, r *toolhealth.Registry, gate *toolhe
 		visitor := fmt.Sprint("visitor-", rng.IntN(32))
 		switch rng.IntN(4) {
 		case 0:
-			_ = r.Register(visitor, config.Breaker)
+			_ = r.Register(visitor, toolhealth.ToolOptions{Breaker: &config.Breaker})
 		case 1:
 			r.Remove(visitor)
 		default:
@@ -248,10 +248,10 @@ func soakStep(t *testing.T, rng *rand.Rand, r *toolhealth.Registry, gate *toolhe
 			}
 		}
 	case op < 96:
-		r.Reset(tool)
+		r.Reset(tool, "")
 	case op < 97:
-		r.Isolate(tool)
-		r.Reset(tool)
+		r.Isolate(tool, "")
+		r.Reset(tool, "")
 	case op < 98:
 		config.Breaker.FailureThreshold = rng.IntN(5)
 		if err := r.SetConfig(config); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhealth/toolhealth"
+	"github.com/toolhealth/toolhealth/internal/race"
 )
 
 // A site is a place where a program makes a guarded call: outermost, or once in each
@@ -143,19 +144,21 @@ func (p *program) newGuard(t *testing.T, rng *rand.Rand) *toolhealth.Guard {
 	}
 	router, err := toolhealth.NewHealthRouter(substitutes)
 	require.NoError(t, err)
-	gate := &toolhealth.Gate{Registry: pick(rng, p.registries...), Router: router, Classify: anyClassifier(rng)}
+	gate := &toolhealth.Gate{Registry: pick(rng, p.registries...), Router: router, Classify: anyClassifier(rng), DeadlineFloor: pick(rng, toolhealth.Off, 10*time.Millisecond, time.Second)}
 	p.gates = append(p.gates, gate)
 	observer := rng.IntN(20)
 	return guardOverGate(t, gate, func(c *toolhealth.GuardConfig) {
-		c.DeadlineFloor = pick(rng, 0, 10*time.Millisecond, time.Second)
 		c.Tools = make(map[string]toolhealth.Policy)
 		for i := range programTools {
 			c.Tools[toolNamed(i)] = toolhealth.Policy{
-				MaxAttempts: pick(rng, 1, 2, 3, 5), Timeout: pick(rng, 0, 0, 10*time.Millisecond, time.Second, time.Minute),
-				BackoffBase: pick(rng, 0, time.Millisecond, time.Second), Jitter: pick(rng, 0.0, 0.5, 1),
-				MaxWait: pick(rng, 0, time.Second, time.Minute), RetryBudget: programBudget,
+				MaxAttempts: pick(rng, 1, 2, 3, 5), Timeout: pick(rng, toolhealth.Off, 0, 10*time.Millisecond, time.Second, time.Minute),
+				BackoffBase: pick(rng, toolhealth.Off, time.Millisecond, time.Second), Jitter: pick(rng, toolhealth.Off, 0.5, 1),
+				MaxWait: pick(rng, toolhealth.Off, time.Second, time.Minute), RetryBudget: programBudget, RetryRefill: toolhealth.Off,
 				SideEffects: p.acting[toolNamed(i)], Detach: oneIn(rng, 3),
 			}
+		}
+		if tools := c.Tools; oneIn(rng, 3) {
+			c.Tools, c.PolicyOf = nil, func(tool string, _ toolhealth.Policy) toolhealth.Policy { return tools[tool] }
 		}
 		c.Observe = func(context.Context, toolhealth.Event) {
 			switch observer {
@@ -189,7 +192,7 @@ func anyClassifier(rng *rand.Rand) toolhealth.Classifier {
 func (p *program) grow(rng *rand.Rand, depth int) *site {
 	s := &site{
 		id: uint64(len(p.sites)), tool: anyTool(rng), guard: pick(rng, p.guards...),
-		check: oneIn(rng, 4), wrapped: oneIn(rng, 3),
+		check: oneIn(rng, 3), wrapped: oneIn(rng, 3),
 	}
 	if depth == 0 { // is repeated more often if it does not act itself
 		for range programTools {
@@ -216,7 +219,7 @@ func (p *program) call(ctx context.Context, s *site) error {
 	var options []toolhealth.CallOption[string]
 	if s.check {
 		options = append(options, toolhealth.CheckResult(func(string) error {
-			return pick[error](p.draws(s, 1), nil, errDial, safeToRetry{errBroken}, errBusy)
+			return pick[error](p.draws(s, 1), nil, errDial, errDial, safeToRetry{errBroken}, errBusy)
 		}))
 	}
 	if s.partial != nil {
@@ -249,6 +252,10 @@ func (p *program) run(ctx context.Context, s *site, tool string) error {
 	rng := p.draws(s, 0)
 	acts := (p.acting[s.tool] || p.acting[tool]) && !oneIn(rng, 4)
 	acted, act := false, rng.IntN(len(s.inner)+1)
+	witnessed := oneIn(rng, 8) // a lower layer takes notes, here of a request before the act
+	if witnessed {
+		toolhealth.Note(ctx, toolhealth.Classify(ctx, unsentError(rng)))
+	}
 	if oneIn(rng, 8) {
 		defer p.permit(ctx, rng)()
 	}
@@ -258,6 +265,9 @@ func (p *program) run(ctx context.Context, s *site, tool string) error {
 		if i == act && acts {
 			s.acts.Add(1)
 			acted = true
+			if witnessed {
+				toolhealth.Note(ctx, toolhealth.Verdict{})
+			}
 		}
 		if i == len(s.inner) {
 			break
@@ -371,7 +381,9 @@ func (p *program) end(ctx context.Context, rng *rand.Rand, acted bool, last erro
 	case own != nil && oneIn(rng, 6):
 		own = pick(rng, errors.Join(own, unsentError(rng)), fmt.Errorf("%w before %w", unsentError(rng), own))
 	}
-	if last != nil {
+	if acted && oneIn(rng, 3) {
+		own = last // nil if all is well
+	} else if last != nil {
 		own = pick(rng, own, own, own, last, fmt.Errorf("further in: %w", last), errors.Join(last, own), errors.Join(own, last))
 	}
 	switch rng.IntN(32) {
@@ -439,7 +451,7 @@ func (p *program) leaks(t *testing.T) {
 			assert.Zero(t, h.Guard.Abandoned, "%s: abandoned attempts", what)
 			assert.NotEqual(t, toolhealth.StateHalfOpen, h.State, "%s: probe", what)
 		}
-		accountant, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: r}, toolhealth.GuardConfig{Default: toolhealth.Policy{MaxAttempts: 2, RetryBudget: programBudget}})
+		accountant, err := toolhealth.NewGuard(&toolhealth.Gate{Registry: r}, toolhealth.GuardConfig{Default: toolhealth.Policy{MaxAttempts: 2, RetryBudget: programBudget, RetryRefill: toolhealth.Off}})
 		require.NoError(t, err)
 		for i := range programTools {
 			tool := toolNamed(i)
@@ -454,21 +466,17 @@ func (p *program) leaks(t *testing.T) {
 	}
 }
 
-// How many programs are played: in the short form, else, and in the long form.
-const (
-	shortPrograms = 5000
-	programs      = 10_000
-	longPrograms  = 400_000
-)
-
+// programCount is how many programs are played.
 func programCount() int {
 	switch {
 	case os.Getenv("TOOLHEALTH_LONG") != "":
-		return longPrograms
+		return 400_000
+	case race.Enabled: // ten times slower
+		return 500
 	case testing.Short():
-		return shortPrograms
+		return 4000
 	}
-	return programs
+	return 10_000
 }
 
 // To play one program alone, give its seed to -run: Nesting/17$.

@@ -227,9 +227,9 @@ var attacks = map[string]func(*stage, context.Context){
 		_ = s.call(ctx, "detached", func(ctx context.Context) error { return s.send(ctx, nil) })
 	},
 	"a conflict after a time-out": func(s *stage, ctx context.Context) {
-		runs := 0
+		var runs atomic.Int32 // two runs may be out at once
 		_ = s.call(ctx, "detached", func(ctx context.Context) error {
-			if runs++; runs == 1 {
+			if runs.Add(1) == 1 {
 				<-ctx.Done()
 				return ctx.Err()
 			}

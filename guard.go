@@ -922,6 +922,8 @@ type callOptions[Out any] struct {
 // classified, counted and retried as if the tool function had returned it. Mark it
 // with [WithVerdict] to say what it means; else it is a failure that is not retried.
 // Without a mark it never means that the tool was not reached.
+// A guarded call in check is not inside the attempt, because check has no ctx, so make
+// none there that has side effects.
 // The result reaches the caller as it is, beside the *ToolError. A nil check checks
 // nothing. An MCP tool that reports its failure inside a result is the usual case.
 func CheckResult[Out any](check func(Out) error) CallOption[Out] {

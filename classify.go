@@ -587,6 +587,9 @@ func withNotes(ctx context.Context, notes *atomic.Value) context.Context {
 
 // withNote is the verdict on an error whose own verdict is v.
 func (v Verdict) withNote(note Verdict) Verdict {
+	if v != vUnknown && v != vAmbiguous { // what the error says of sending counts, too
+		note.NotSent = note.NotSent && v.NotSent
+	}
 	switch failed := note.Outcome != OutcomeSuccess; {
 	case failed && (v == vUnknown || v == vAmbiguous || v == vContract):
 		return note

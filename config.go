@@ -310,6 +310,11 @@ type Policy struct {
 	// lies in: none of them is repeated or handed on once this tool may have acted, also
 	// if it succeeded. The calls have to be made with the ctx of those attempts.
 	//
+	// A function that sends two requests, or follows a redirect, returns the error of
+	// the last one, which may say that it was not sent although the first one was. Let
+	// such a function use one client with the Witness of integrations/httphealth, write
+	// a [Note] of each request, or mark its errors with [WithVerdict].
+	//
 	// Set it for tools that send, pay or delete. An idempotency key makes a
 	// repetition safe: make it outside the tool function, so that all attempts of
 	// one call use the same one, and leave SideEffects off.

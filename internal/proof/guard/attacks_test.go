@@ -255,6 +255,20 @@ var attacks = map[string]func(*stage, context.Context){
 				}))
 		})
 	},
+	"a note of a request that was not sent, before one that was reset": func(s *stage, ctx context.Context) {
+		_ = s.call(ctx, "send", func(ctx context.Context) error {
+			toolhealth.Note(ctx, toolhealth.Verdict{Outcome: toolhealth.OutcomeThrottled, Kind: toolhealth.KindRateLimited, Retryable: true, NotSent: true, RetryAfter: 2 * time.Second})
+			s.acts.Add(1)
+			return errReset
+		})
+	},
+	"a note of a request that was not sent, before a malformed answer": func(s *stage, ctx context.Context) {
+		_ = s.call(ctx, "send", func(ctx context.Context) error {
+			toolhealth.Note(ctx, unreachable)
+			s.acts.Add(1)
+			return toolhealth.CheckStatus(302, nil)
+		})
+	},
 	"an outer claim that nothing was sent": func(s *stage, ctx context.Context) {
 		_ = s.call(ctx, "work", func(ctx context.Context) error {
 			_ = s.send(ctx, nil)

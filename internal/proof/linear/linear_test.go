@@ -112,7 +112,7 @@ func step(s breakerState, in input, out output) (bool, breakerState) {
 	case "reset":
 		s.b.Reset(in.now)
 	case "isolate":
-		s.b.Isolate(in.now, "")
+		s.b.Isolate(in.now)
 	case "configure":
 		c := config
 		c.Threshold = in.threshold

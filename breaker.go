@@ -1,6 +1,7 @@
 package toolhealth
 
 import (
+	"log/slog"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -276,3 +277,21 @@ func (b *Breaker) OnTransition(fn func(Transition)) (stop func()) {
 // since returns the nanoseconds since base on the monotonic clock, never less
 // than 0.
 func since(base time.Time) int64 { return max(int64(time.Since(base)), 0) }
+
+// LogValue returns tool, from, to, cause, epoch and by; and, if the breaker does not
+// close, streak, kind and, if it opens, wait.
+func (t Transition) LogValue() slog.Value {
+	var a attributes
+	a.text("tool", t.Tool)
+	a = append(a, slog.String("from", t.From.String()), slog.String("to", t.To.String()),
+		slog.String("cause", t.Cause.String()), slog.Uint64("epoch", t.Epoch))
+	a.text("by", t.By)
+	if t.To != StateClosed {
+		a.number("streak", uint64(max(t.Streak, 0)))
+		a.kind("kind", t.Kind)
+	}
+	if t.To == StateOpen { // in half-open it is the lease and the cooldown after it
+		a.wait("wait", t.Wait)
+	}
+	return slog.GroupValue(a...)
+}

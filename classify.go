@@ -3,6 +3,7 @@ package toolhealth
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -750,4 +751,49 @@ func refusalReason(detail string) (StopReason, error) {
 		}
 	}
 	return StopNone, fmt.Errorf("toolhealth: reason: unknown text %.40q", detail)
+}
+
+// attributes collects the attributes of a group for logs. Each LogValue of this package
+// is a group with the names of the JSON keys; an attribute that would say nothing is left
+// out. With an empty key slog puts them beside those of the record:
+//
+//	log.LogAttrs(ctx, slog.LevelWarn, "breaker", slog.Any("", transition))
+type attributes []slog.Attr
+
+func (a *attributes) text(key, value string) {
+	if value != "" {
+		*a = append(*a, slog.String(key, value))
+	}
+}
+
+func (a *attributes) kind(key string, k Kind) {
+	if k != KindNone {
+		*a = append(*a, slog.String(key, k.String()))
+	}
+}
+
+func (a *attributes) reason(r StopReason) {
+	if r != StopNone {
+		*a = append(*a, slog.String("reason", r.String()))
+	}
+}
+
+func (a *attributes) number(key string, n uint64) {
+	if n > 0 {
+		*a = append(*a, slog.Uint64(key, n))
+	}
+}
+
+func (a *attributes) wait(key string, d time.Duration) {
+	if d > 0 {
+		*a = append(*a, slog.Duration(key, d))
+	}
+}
+
+// hint returns the wait that the model is told; zero means none.
+func hint(reason StopReason, wait time.Duration) time.Duration {
+	if reason == StopUnknownTool || reason == StopIsolated {
+		return 0
+	}
+	return wait
 }

@@ -7,12 +7,14 @@ import (
 	"io"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/toolhealth/toolhealth/internal/fields"
 	"github.com/toolhealth/toolhealth/internal/machine"
+	"github.com/toolhealth/toolhealth/internal/retry"
 )
 
 // Off switches a rule off. In every configuration a field that is zero has its
@@ -648,4 +650,39 @@ func configError(problems fields.Problems) error {
 		errs[i] = (*ConfigError)(&problems[i])
 	}
 	return errors.Join(errs...)
+}
+
+// policy is a Policy with all defaults filled in: a number that is zero is off.
+type policy struct {
+	Policy
+	// usualTimeout says that Timeout is the default. An attempt that it ends is not
+	// repeated.
+	usualTimeout bool
+}
+
+func newPolicy(p Policy) *policy {
+	c := &policy{Policy: p, usualTimeout: p.Timeout == 0}
+	c.table().Resolve()
+	return c
+}
+
+// nextWait says how long to wait before the next attempt, and whether that costs a
+// token, or why there is none. room is the time that the caller has left. The wait that
+// the tool stated, or the back-off without its jitter, has to fit; the jitter takes at
+// most half of the room after it. A wait as the tool stated it costs no token.
+func (c *policy) nextWait(v Verdict, attempt int, room time.Duration) (reason StopReason, wait time.Duration, costs bool) {
+	stated := max(v.RetryAfter, 0)
+	backoff := retry.Delay(c.BackoffBase, c.BackoffMax, c.BackoffFactor, attempt)
+	wait, least := retry.Spread(stated, backoff, c.Jitter, rand.Float64())
+	if least >= room || c.MaxWait > 0 && least > c.MaxWait {
+		if stated > 0 && stated == least {
+			return StopRateLimited, stated, false
+		}
+		return StopRetryExhausted, stated, false
+	}
+	if c.MaxWait > 0 {
+		wait = min(wait, c.MaxWait)
+	}
+	wait = min(wait, least+(room-least)/2)
+	return RetryAllowed, wait, c.RetryBudget > 0 && (stated == 0 || stated < least)
 }

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"math"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/toolhealth/toolhealth/internal/detach"
 	"github.com/toolhealth/toolhealth/internal/errfacts"
 	"github.com/toolhealth/toolhealth/internal/flight"
 	"github.com/toolhealth/toolhealth/internal/frame"
@@ -79,98 +77,6 @@ func (g *Guard) ruled() *ruleSet {
 		}
 	}
 	return &ruleSet{gate: new(Gate), usual: new(policy), base: time.Now()}
-}
-
-// Call makes one guarded call. It runs fn with the name of the tool that serves,
-// which is a substitute's if the Gate has a Router and the tool is out; fn's ctx is
-// done when the attempt's time is up or fn has returned. The error is a *ToolError; the
-// result that comes with it is the last one that fn returned. Only an error that the
-// Gate's Classify calls a success is returned as it is, with its result.
-//
-// Call allocates the ctx of the attempt, which is three times, for a tool that is
-// tracked, if fn succeeds at once, the policy has no Timeout and there are no options.
-func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx context.Context, tool string) (Out, error), options ...CallOption[Out]) (Out, error) {
-	var o *callOptions[Out]
-	if len(options) > 0 {
-		o = new(callOptions[Out])
-		for _, option := range options {
-			option(o)
-		}
-	}
-	return guarded(ctx, g, tool, fn, o, nil)
-}
-
-// guarded makes a call for Call, and for a Tool, which has a wiring.
-func guarded[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx context.Context, tool string) (Out, error), o *callOptions[Out], w *wiring) (Out, error) {
-	var c call
-	c.begin(ctx, g, tool)
-	c.wiring = w
-	var out Out
-	failure := c.run(func() (err error) {
-		out, err = attempt(&c, fn, o)
-		return err
-	})
-	if failure == nil {
-		return out, c.lastErr // nil, but for an error that the Classifier calls a success
-	}
-	if o != nil && o.partial != nil && c.replace {
-		if part, ok := askPartial(c.partialContext(), o.partial, failure); ok {
-			if c.options.Info != nil {
-				c.options.Info.Partial = true
-			}
-			return part, nil
-		}
-	}
-	return out, failure
-}
-
-// attempt runs fn once, on a goroutine of its own if the policy says Detach.
-func attempt[Out any](c *call, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (Out, error) {
-	if !c.policy.Detach {
-		return runTool(c.frame, fn, o)
-	}
-	type result struct {
-		out Out
-		err error
-	}
-	var abandoned *atomic.Int64
-	if c.counts != nil {
-		abandoned = &c.counts.abandoned
-	}
-	f := c.frame
-	r, err := detach.Run(f, func() (r result) {
-		r.out, r.err = runTool(f, fn, o)
-		return r
-	}, result{err: errGoexit}, abandoned)
-	if err != nil {
-		r.err = err
-	}
-	return r.out, r.err
-}
-
-// runTool runs fn and checks its result. A panic comes back as a *PanicError. It
-// does not come back if fn ends its goroutine, even if a panic on the way out is
-// recovered here.
-func runTool[Out any](f *callFrame, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (out Out, err error) {
-	returned := false
-	defer func() {
-		if !returned {
-			err = &PanicError{Value: recover(), Stack: debug.Stack()}
-		}
-	}()
-	if out, err = fn(f, *f.Attempt.Tool); err == nil && o != nil {
-		if err = o.check(out); err != nil {
-			err = &checkError{err}
-		}
-	}
-	returned = true
-	return out, err
-}
-
-func askPartial[Out any](ctx context.Context, partial func(context.Context, *ToolError) (Out, error), failure *ToolError) (out Out, ok bool) {
-	defer func() { _ = recover() }() // then ok is false
-	out, err := partial(ctx, failure)
-	return out, err == nil
 }
 
 // callFrame is the ctx of an attempt, or one that WithCallInfo or WithoutFallback
@@ -953,3 +859,135 @@ var (
 	vNotRun       = Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, NotSent: true}
 	vCanceled     = Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled}
 )
+
+// compiledSettings is valid Settings in the parts that use them.
+type compiledSettings struct {
+	registry *compiled
+	router   *HealthRouter
+	config   GuardConfig
+	settings *Settings // a copy
+}
+
+// compileSettings returns the parts, or every problem.
+func compileSettings(s Settings, known func(tool string) bool) (*compiledSettings, error) {
+	if err := configError(s.problems(known)); err != nil {
+		return nil, err
+	}
+	s = s.clone()
+	config := Config{
+		Breaker: s.Breaker, Tools: make(map[string]BreakerConfig, len(s.Tools)),
+		MaxTools: s.MaxTools, RegisteredOnly: s.RegisteredOnly,
+	}
+	guard := GuardConfig{Default: s.Policy, Tools: make(map[string]Policy), PolicyOf: s.PolicyOf, Start: s.Start, Observe: s.Observe}
+	substitutes, labels := make(map[string][]string), make(map[string]map[string]string)
+	for tool, t := range s.Tools {
+		config.Tools[tool] = s.Breaker
+		if t.Breaker != nil {
+			config.Tools[tool] = *t.Breaker
+		}
+		if t.Policy != nil {
+			guard.Tools[tool] = *t.Policy
+		}
+		if t.Substitutes != nil { // else those of a wrapped tool count
+			substitutes[tool] = t.Substitutes
+		}
+		labels[tool] = t.Labels
+	}
+	registry, err := compile(config)
+	if err != nil {
+		return nil, err
+	}
+	registry.labels = labels
+	router, err := NewHealthRouter(substitutes)
+	if err != nil {
+		return nil, err
+	}
+	return &compiledSettings{registry: registry, router: router, config: guard, settings: &s}, nil
+}
+
+// put puts the rules of c in force, on top of the registry.
+func (g *Guard) put(c *compiledSettings, r *Registry) {
+	gate := &Gate{
+		Registry: r, Router: c.router, Classify: c.settings.Classify, DeadlineFloor: c.settings.DeadlineFloor, live: &g.live,
+	}
+	rules := newRuleSet(gate, c.config)
+	rules.settings = c.settings
+	g.rules.Store(rules)
+	g.live.Store(gate)
+}
+
+// New returns a guard with a gate, a registry and substitutes of its own, or every
+// problem of the settings at once, as joined [ConfigError]s. Beside values out of bounds
+// these are a substitute that is no known tool where RegisteredOnly is set, and
+// substitutes that make a circle. Two tools may stand in for each other.
+func New(s Settings) (*Guard, error) {
+	c, err := compileSettings(s, nil)
+	if err != nil {
+		return nil, err
+	}
+	g := new(Guard)
+	g.put(c, newRegistry(c.registry))
+	return g, nil
+}
+
+// SetSettings puts other settings in force, or returns every problem of theirs and
+// changes nothing. It is for a guard that New has made.
+//
+// States of breakers, figures, retry budgets and wrapped tools stay. Breakers change as
+// [Registry.SetConfig] says, which it replaces, too. A call that is under way keeps to
+// the policy and the substitutes with which it began.
+func (g *Guard) SetSettings(s Settings) error {
+	rules := g.ruled()
+	r := rules.gate.Registry
+	if rules.settings == nil {
+		return errors.New("toolhealth: SetSettings: the guard was not made by New")
+	}
+	c, err := compileSettings(s, r.registered)
+	if err != nil {
+		return err
+	}
+	r.notifyClosed(g.replace(c, r)) // not under the lock: a hook may set settings, too
+	return nil
+}
+
+// replace puts c in force and returns the breakers that this closes. Under the lock,
+// the registry and the rules end up with the settings of the same call.
+func (g *Guard) replace(c *compiledSettings, r *Registry) []closing {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	closed := r.reconfigure(c.registry)
+	g.put(c, r)
+	return closed
+}
+
+// Settings returns a copy of the settings that are in force; zero Settings if the guard
+// was not made by New.
+func (g *Guard) Settings() Settings {
+	s := g.ruled().settings
+	if s == nil {
+		return Settings{}
+	}
+	return s.clone()
+}
+
+// Gate returns the guard's gate, for calls of a loop of your own. That of a guard that
+// New has made follows SetSettings.
+func (g *Guard) Gate() *Gate { return g.ruled().gate }
+
+// Registry returns the guard's registry; nil if it has none.
+func (g *Guard) Registry() *Registry { return g.ruled().gate.registry() }
+
+// Offer sorts tools as [Gate.Offer] does, and also knows the substitutes that
+// [Tool.Substitute] has given to tools for which the Router has no entry.
+func (g *Guard) Offer(tools []string) (offer, leaveOut []string) {
+	gate := g.ruled().gate
+	return gate.offer(tools, func(tool string) []string {
+		names, listed := gate.router().entry(tool)
+		if !listed && g != nil {
+			if order, ok := g.wrapped.Load(tool); ok {
+				return order.([]string)
+			}
+		}
+		return names
+	})
+}

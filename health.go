@@ -3,6 +3,7 @@ package toolhealth
 import (
 	"encoding/json"
 	"iter"
+	"log/slog"
 	"maps"
 	"math"
 	"slices"
@@ -393,4 +394,22 @@ func (r *Registry) sorted() []*node {
 		nodes[i] = all[i].n
 	}
 	return nodes
+}
+
+// LogValue returns what an operator asks first: tool, status, state, reason and
+// retry_after of a refusal, isolated_by, score, calls, failures, consecutive_failures,
+// last_failure_kind, refused_in_row and since.
+func (h ToolHealth) LogValue() slog.Value {
+	var a attributes
+	a.text("tool", h.Tool)
+	a = append(a, slog.String("status", h.Status.String()), slog.String("state", h.State.String()))
+	a.reason(h.Reason)
+	a.wait("retry_after", hint(h.Reason, h.RetryAfter))
+	a.text("isolated_by", h.IsolatedBy)
+	a = append(a, slog.Float64("score", h.Score), slog.Uint64("calls", h.TotalCalls()))
+	a.number("failures", h.Failures)
+	a.number("consecutive_failures", uint64(max(h.ConsecutiveFailures, 0)))
+	a.kind("last_failure_kind", h.LastFailure)
+	a.number("refused_in_row", h.RefusedInRow)
+	return slog.GroupValue(append(a, slog.Time("since", h.Since))...)
 }

@@ -379,15 +379,6 @@ func (r *Registry) notifyAdmission(n *node, a *machine.Answer, permit bool) {
 	}
 }
 
-// startOf returns when a call starts that asked at now and got the answer a: a hook's
-// time is not the tool's.
-func (r *Registry) startOf(a *machine.Answer, now int64) int64 {
-	if len(a.Changes()) == 0 {
-		return now
-	}
-	return r.now()
-}
-
 // admitFast is admit with a permit for a tool whose breaker admits everyone, which
 // is nearly always so. It returns nil for any other tool; then nothing happened.
 func (r *Registry) admitFast(tool string) (*node, uint64) {
@@ -443,20 +434,6 @@ func (r *Registry) Available(tool string) bool {
 	return reason == StopNone
 }
 
-// falters reports whether a tool is admitted although it is likely to fail: its breaker
-// is closed, its last call failed less than a cooldown ago, and its score is below 0.5.
-func (r *Registry) falters(tool string) bool {
-	if r.inert() {
-		return false
-	}
-	n := r.table.Get(tool)
-	if n == nil {
-		return false
-	}
-	s := n.Value.snap.Load()
-	return s.FailedWithinCooldown(r.now()) && n.Value.stats.Read().Score() < 0.5
-}
-
 // known reports whether a tool without an entry would be admitted.
 func (r *Registry) known(tool string) bool {
 	if tool == "" {
@@ -464,12 +441,6 @@ func (r *Registry) known(tool string) bool {
 	}
 	k := r.conf.Load()
 	return !k.config.RegisteredOnly || k.tools[tool] != nil
-}
-
-// expects reports whether a call of the tool can be admitted at all: it is known, or
-// has an entry.
-func (r *Registry) expects(tool string) bool {
-	return r.inert() || r.known(tool) || r.table.Get(tool) != nil
 }
 
 // RecordSuccess says that a call of the tool succeeded and how long it took. It
@@ -912,14 +883,6 @@ func (r *Registry) reconfigure(k *compiled) (closed []closing) {
 	return closed
 }
 
-// registered reports whether the entry of a tool is kept from eviction.
-func (r *Registry) registered(tool string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := r.table.Get(tool)
-	return n != nil && n.Value.place == nil
-}
-
 // closing is a breaker that a new configuration has closed.
 type closing struct {
 	n *node
@@ -974,14 +937,11 @@ func (r *Registry) OnTransition(fn func(Transition)) (stop func()) {
 	return r.hooks.Add(fn)
 }
 
+// guardStats returns e.guard, made if it is nil.
 func (e *entry) guardStats() *guardStats {
 	if g := e.guard.Load(); g != nil {
 		return g
 	}
-	return e.newGuardStats()
-}
-
-func (e *entry) newGuardStats() *guardStats {
 	e.guard.CompareAndSwap(nil, new(guardStats))
 	return e.guard.Load()
 }
@@ -1031,32 +991,4 @@ func (r *Registry) returnProbe(n *node, epoch uint64) {
 
 func (a *admission) settlement() *machine.Event {
 	return &machine.Event{Op: machine.OpSettle, Epoch: a.epoch, Probe: a.probe}
-}
-
-// openFor returns StopCircuitOpen or StopIsolated, and for how long, if the tool's
-// breaker refuses for another reason than the wait that a throttled attempt has just
-// stated; else StopNone.
-func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
-	if r.inert() {
-		return StopNone, 0
-	}
-	n := r.table.Get(tool)
-	if n == nil {
-		return StopNone, 0
-	}
-	s, now := n.Value.snap.Load(), r.now()
-	reason, wait, _ := s.Refusal(now)
-	switch {
-	case s.Params.ObserveOnly, reason == machine.Admitted, reason == machine.RateLimited && (o == OutcomeThrottled || s.State == machine.Closed):
-		return StopNone, 0
-	case reason == machine.Isolated:
-		return StopIsolated, time.Duration(wait)
-	}
-	return StopCircuitOpen, time.Duration(wait)
-}
-
-// bounded returns a stated wait as the call that heard it has to keep it: the
-// breaker refuses for no longer.
-func (e *entry) bounded(wait time.Duration) time.Duration {
-	return time.Duration(e.snap.Load().Params.Heard(int64(wait)))
 }

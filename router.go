@@ -3,6 +3,9 @@ package toolhealth
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
 	"maps"
 	"math"
 	"slices"
@@ -10,10 +13,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/toolhealth/toolhealth/internal/errfacts"
 	"github.com/toolhealth/toolhealth/internal/fields"
 	"github.com/toolhealth/toolhealth/internal/frame"
 	"github.com/toolhealth/toolhealth/internal/machine"
 	"github.com/toolhealth/toolhealth/internal/nametable"
+	"github.com/toolhealth/toolhealth/internal/say"
 	"github.com/toolhealth/toolhealth/internal/stamp"
 )
 
@@ -179,14 +184,6 @@ func (r *Refusal) refused() (Verdict, bool) {
 func (r *Refusal) MarshalJSON() ([]byte, error) {
 	j := modelJSON{Reason: r.Reason, Kind: KindRefused, RetryAfter: wholeSeconds(r.hint()), Text: r.Error()}
 	return json.Marshal(j)
-}
-
-// hint returns the wait that the model is told; zero means none.
-func hint(reason StopReason, wait time.Duration) time.Duration {
-	if reason == StopUnknownTool || reason == StopIsolated {
-		return 0
-	}
-	return wait
 }
 
 // retryText returns "; retry after 12s", rounded up to seconds, or nothing.
@@ -464,4 +461,492 @@ func (p *Permit) KeepAlive() {
 	}
 	r := p.gate.Registry
 	r.apply(p.node, &machine.Event{Op: machine.OpKeepAlive, Epoch: p.stamp.Epoch(), Probe: true}, r.now())
+}
+
+// Candidate is a tool that a call tried or wanted to try.
+type Candidate struct {
+	Tool       string
+	Reason     StopReason
+	Kind       Kind    // that of Verdict
+	Verdict    Verdict // what its last attempt said; that of the refusal if it did not run
+	RetryAfter time.Duration
+	Err        error // the last error of the tool function, or why it did not run
+}
+
+// ToolError is the error of a guarded call. Its text is safe to show to the model. The
+// errors of the tools are not in it, but errors.Is and errors.As reach them: the
+// primary's first, then those of its substitutes.
+//
+// The tool's own answer, which the model may need after a rejected request, is the
+// result that came beside the error if CheckResult found it, or else the text of the
+// error of the SDK; see [ModelText].
+type ToolError struct {
+	Tool string // the tool that was asked for
+	// Reason is why the call ended: the primary's reason, unless a substitute may have
+	// acted, or the caller gave up or ran out of time.
+	Reason     StopReason
+	Kind       Kind          // that of Verdict; KindRefused if no tool ran
+	Verdict    Verdict       // of the candidate whose reason Reason is
+	Attempts   int           // runs of tool functions in all
+	RetryAfter time.Duration // the smallest known wait of all candidates; zero means none
+	Candidates []Candidate   // the primary and the substitutes that were tried, in order
+	Canceled   error         // the caller's ctx.Err() if that ended the call, else nil
+}
+
+// LogValue returns tool, reason, kind, attempts, retry_after and candidates: for each
+// tool that was tried a group of its reason and the text of its error, which may hold
+// secrets.
+func (e *ToolError) LogValue() slog.Value {
+	if e == nil {
+		return slog.Value{}
+	}
+	var a attributes
+	a.text("tool", e.Tool)
+	a.reason(e.Reason)
+	a.kind("kind", e.Kind)
+	a.number("attempts", uint64(max(e.Attempts, 0)))
+	a.wait("retry_after", hint(e.Reason, e.RetryAfter))
+	return slog.GroupValue(append(a, e.candidates())...)
+}
+
+func (e *ToolError) candidates() slog.Attr {
+	var all attributes
+	for _, c := range e.Candidates {
+		var a attributes
+		a.reason(c.Reason)
+		if c.Err != nil {
+			a.text("err", errText(c.Err))
+		}
+		all = append(all, slog.Attr{Key: c.Tool, Value: slog.GroupValue(a...)})
+	}
+	return slog.Attr{Key: "candidates", Value: slog.GroupValue(all...)}
+}
+
+// Error returns the text for the model.
+func (e *ToolError) Error() string {
+	switch e.Reason {
+	case StopCircuitOpen, StopProbeInFlight, StopRateLimited, StopIsolated, StopBusy:
+		return refusals[e.Reason].Error() + retryText(hint(e.Reason, e.RetryAfter))
+	case StopUnknownTool:
+		return ErrUnknownTool.Error()
+	case StopCanceled:
+		return "tool call canceled"
+	case StopOutcomeUnknown:
+		return "tool outcome unknown: the action may have been carried out, check before repeating it"
+	}
+	text := "tool failed: "
+	if e.Attempts > 1 {
+		text = "tool failed after " + strconv.Itoa(e.Attempts) + " attempts: "
+	}
+	return text + kindPhrase(e.Kind) + retryText(e.RetryAfter)
+}
+
+// Details returns one line for logs: the tool, the reason, the kind, the attempts and
+// the error text of every candidate, which Error omits. It may hold host names and
+// secrets, and is not for the model.
+func (e *ToolError) Details() string {
+	text := fmt.Sprintf("%q: %v, kind %v, %d attempts", e.Tool, e.Reason, e.Kind, e.Attempts)
+	for _, c := range e.Candidates {
+		text += fmt.Sprintf("; %q: %v", c.Tool, c.Reason)
+		if c.Err != nil {
+			text += fmt.Sprintf(": %q", errText(c.Err))
+		}
+	}
+	return text
+}
+
+// decisive returns the candidate whose reason is that of the call: the primary, unless a
+// later one was canceled, ran out of time or may have acted. It is nil without candidates.
+func (e *ToolError) decisive() (d *Candidate) {
+	for i := range e.Candidates {
+		f := &e.Candidates[i]
+		if d == nil {
+			d = f
+		}
+		switch f.Reason {
+		case StopCanceled, StopTimeout, StopOutcomeUnknown:
+			d = f
+		}
+	}
+	return d
+}
+
+// Cause returns the error behind Reason: what the tool function returned last, the
+// *Refusal, or the caller's ctx.Err() if the call was canceled before a tool had
+// failed. It is the tool's own, so its text is for logs; see [ModelText].
+func (e *ToolError) Cause() error {
+	if d := e.decisive(); d != nil && d.Err != nil {
+		return d.Err
+	}
+	return e.Canceled
+}
+
+// Is reports whether the target is the sentinel of the error's reason.
+func (e *ToolError) Is(target error) bool {
+	return e.Reason >= StopCircuitOpen && e.Reason <= StopUnknownTool &&
+		(target == refusals[e.Reason] || target == ErrRefused)
+}
+
+// Unwrap returns the errors of the candidates, and the caller's ctx.Err() if
+// that ended the call.
+func (e *ToolError) Unwrap() []error {
+	errs := make([]error, 0, len(e.Candidates)+1)
+	for _, c := range e.Candidates {
+		if c.Err != nil {
+			errs = append(errs, c.Err)
+		}
+	}
+	if e.Canceled != nil {
+		errs = append(errs, e.Canceled)
+	}
+	return errs
+}
+
+func (e *ToolError) ran() bool { return e != nil && e.Attempts > 0 }
+
+// refused is the word of the refusals inside e.
+func (e *ToolError) refused() (Verdict, bool) { return Verdict{}, false }
+
+// MarshalJSON returns one small object for a tool result: reason, kind,
+// retry_after_seconds (whole seconds, rounded up; left out if there is none),
+// attempts and text.
+func (e *ToolError) MarshalJSON() ([]byte, error) {
+	return json.Marshal(modelJSON{e.Reason, e.Kind, wholeSeconds(hint(e.Reason, e.RetryAfter)), e.Attempts, e.Error()})
+}
+
+func (e *ToolError) modelText() (text string, ok bool) {
+	pending := func(c Candidate) bool { return c.Verdict.Outcome == OutcomeNeutral && c.Verdict.Kind == KindDenied }
+	if e.Reason == StopCanceled || e.Canceled == context.Canceled || slices.ContainsFunc(e.Candidates, pending) {
+		return "", false
+	}
+	switch e.Reason {
+	case StopNonRetryable, StopRetryExhausted, StopRetryBudgetExhausted:
+		return modelText(e.Verdict, e.Cause(), e.Error())
+	}
+	return e.Error(), true
+}
+
+// errText returns the text of an error whose method may panic, as that of a nil pointer
+// does.
+func errText(err error) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("a %T without a text", err)
+		}
+	}()
+	return err.Error()
+}
+
+const maxModelText = 500 // characters
+
+// ModelText returns what to tell the model about the error of a call, of a Guard or of
+// a Gate. If ok is false there is nothing to tell: the caller is gone, or a person or a
+// policy said no or has yet to say yes (neutral, KindDenied). Then hand the error to
+// the runtime as it is, which has to end or to interrupt the run.
+//
+// A refusal and a failure have a safe text, that of [ToolError] and [Refusal]. A
+// rejected request of kind invalid_request, not_found or conflict has the tool's own
+// words, because the model can act on them: as one line, without URLs, cut at 500
+// characters. A nil error has the text "". An error that is not of this library is
+// judged by [Classify] first.
+func ModelText(err error) (text string, ok bool) {
+	if err == nil {
+		return "", true
+	}
+	var buf [8]error
+	nodes, _ := errfacts.Tree(buf[:0], err)
+	for _, node := range nodes {
+		switch e := node.(type) {
+		case *ToolError:
+			if e != nil {
+				return e.modelText()
+			}
+		case *Refusal:
+			if e != nil {
+				return e.Error(), true
+			}
+		}
+	}
+	if slices.Contains(nodes, context.Canceled) {
+		return "", false
+	}
+	v := Classify(context.Background(), err)
+	return modelText(v, err, "tool failed: "+kindPhrase(v.Kind)+retryText(v.RetryAfter))
+}
+
+// modelText returns the tool's own words if the model can act on them, else the safe
+// text.
+func modelText(v Verdict, err error, safe string) (text string, ok bool) {
+	switch {
+	case v.Outcome == OutcomeNeutral && v.Kind == KindDenied:
+		return "", false
+	case v.Outcome == OutcomeRejected && (v.Kind == KindInvalidRequest || v.Kind == KindNotFound || v.Kind == KindConflict):
+		if words := ownWords(err); words != "" {
+			return words, true
+		}
+	}
+	return safe, true
+}
+
+// ownWords returns the text of a tool's error for the model; "" if there is none.
+func ownWords(err error) (words string) {
+	defer func() { _ = recover() }() // then words is ""
+	return say.Line(err.Error(), maxModelText)
+}
+
+// LogValue returns tool, reason, retry_after, streak, kind and refused_in_row.
+func (r *Refusal) LogValue() slog.Value {
+	if r == nil {
+		return slog.Value{}
+	}
+	var a attributes
+	a.text("tool", r.Tool)
+	a.reason(r.Reason)
+	a.wait("retry_after", r.hint())
+	a.number("streak", uint64(max(r.Streak, 0)))
+	a.kind("kind", r.Kind)
+	a.number("refused_in_row", r.InRow)
+	return slog.GroupValue(a...)
+}
+
+// wiring is what is the same for Tools of all types: which tools may serve.
+type wiring struct {
+	tool  string
+	order []string // the substitutes that can serve, in the order of the Substitute calls
+	wrong []error  // Substitute calls that were mistakes
+}
+
+// add adds a substitute, and reports false if it cannot serve.
+func (w *wiring) add(tool string, function bool) bool {
+	wrong := ""
+	switch {
+	case tool == "":
+		wrong = "must be the name of a tool"
+	case tool == w.tool:
+		wrong = "must be another tool than the wrapped one"
+	case !function:
+		wrong = "must have a function"
+	case slices.Contains(w.order, tool):
+		wrong = "must be given once; the first counts"
+	default:
+		w.order = append(slices.Clip(w.order), tool)
+		return true
+	}
+	w.wrong = append(slices.Clip(w.wrong), w.problem("Substitute(%.80q) %s", tool, wrong))
+	return false
+}
+
+// serves reports whether there is a function for a substitute. Without a wiring there
+// is one for every name.
+func (w *wiring) serves(tool string) bool { return w == nil || slices.Contains(w.order, tool) }
+
+func (w *wiring) problem(format string, args ...any) error {
+	return fmt.Errorf("toolhealth: Wrap(%.80q): "+format, append([]any{w.tool}, args...)...)
+}
+
+func (w *wiring) validate(function bool, router *HealthRouter, registry *Registry) error {
+	var errs []error
+	if w.tool == "" {
+		errs = append(errs, w.problem("must be the name of a tool"))
+	}
+	if !function {
+		errs = append(errs, w.problem("must have a function"))
+	}
+	errs = append(errs, w.wrong...)
+	if names, listed := router.entry(w.tool); listed {
+		for _, name := range names {
+			if !w.serves(name) {
+				errs = append(errs, w.problem("the Router names the substitute %.80q, must have a Substitute call", name))
+			}
+		}
+		for _, name := range w.order {
+			if !slices.Contains(names, name) {
+				errs = append(errs, w.problem("Substitute(%.80q) must be in the Router's list, which is %.80q", name, names))
+			}
+		}
+	}
+	for _, name := range append([]string{w.tool}, w.order...) {
+		if name != "" && !registry.expects(name) {
+			errs = append(errs, w.problem("%.80q is unknown, must be registered or in Config.Tools under RegisteredOnly", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ruleSet is the configuration of a Guard as calls use it. It never changes, except that
+// it remembers answers.
+type ruleSet struct {
+	gate     *Gate
+	config   GuardConfig
+	usual    *policy // of tools that have none of their own
+	tools    map[string]*policy
+	settings *Settings // nil if the guard is not of New
+	// asked has policies by what PolicyOf has said, because to check one takes longer
+	// than a call. A map in it never changes; each call may put another in its place.
+	asked atomic.Pointer[map[Policy]*policy]
+	base  time.Time // of durations, where there is no registry
+}
+
+// newRuleSet returns a valid configuration as calls use it.
+func newRuleSet(gate *Gate, config GuardConfig) *ruleSet {
+	rs := &ruleSet{
+		gate: gate, config: config, usual: newPolicy(config.Default), tools: make(map[string]*policy, len(config.Tools)),
+		base: time.Now(),
+	}
+	for tool, p := range config.Tools {
+		rs.tools[tool] = newPolicy(p)
+	}
+	return rs
+}
+
+// of returns the policy of a tool, or why it has none.
+func (rs *ruleSet) of(tool string) (*policy, error) {
+	if p := rs.tools[tool]; p != nil {
+		return p, nil
+	}
+	if rs.config.PolicyOf == nil {
+		return rs.usual, nil
+	}
+	return rs.ask(tool)
+}
+
+// ask returns what PolicyOf says of a tool.
+func (rs *ruleSet) ask(tool string) (p *policy, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			p, err = rs.usual, fmt.Errorf("toolhealth: PolicyOf panicked for %.80q: %v", tool, v)
+		}
+	}()
+	own := rs.config.PolicyOf(tool, rs.config.Default)
+	if own == rs.config.Default {
+		return rs.usual, nil
+	}
+	known := rs.asked.Load()
+	if known != nil && (*known)[own] != nil {
+		return (*known)[own], nil
+	}
+	if err := configError(own.table().Check()); err != nil {
+		return rs.usual, fmt.Errorf("toolhealth: PolicyOf of %.80q: %w", tool, err)
+	}
+	p = newPolicy(own)
+	rs.remember(known, own, p)
+	return p, nil
+}
+
+// remember keeps a policy that is valid, unless there are many or another call keeps one
+// at the same time.
+func (rs *ruleSet) remember(known *map[Policy]*policy, own Policy, p *policy) {
+	more := map[Policy]*policy{own: p}
+	if known != nil {
+		if len(*known) >= maxAsked {
+			return
+		}
+		maps.Copy(more, *known)
+	}
+	rs.asked.CompareAndSwap(known, &more)
+}
+
+// maxAsked is how many answers of PolicyOf are kept. Few hosts have more kinds of tools.
+const maxAsked = 64
+
+// falters reports whether a tool is admitted although it is likely to fail: its breaker
+// is closed, its last call failed less than a cooldown ago, and its score is below 0.5.
+func (r *Registry) falters(tool string) bool {
+	if r.inert() {
+		return false
+	}
+	n := r.table.Get(tool)
+	if n == nil {
+		return false
+	}
+	s := n.Value.snap.Load()
+	return s.FailedWithinCooldown(r.now()) && n.Value.stats.Read().Score() < 0.5
+}
+
+// openFor returns StopCircuitOpen or StopIsolated, and for how long, if the tool's
+// breaker refuses for another reason than the wait that a throttled attempt has just
+// stated; else StopNone.
+func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
+	if r.inert() {
+		return StopNone, 0
+	}
+	n := r.table.Get(tool)
+	if n == nil {
+		return StopNone, 0
+	}
+	s, now := n.Value.snap.Load(), r.now()
+	reason, wait, _ := s.Refusal(now)
+	switch {
+	case s.Params.ObserveOnly, reason == machine.Admitted, reason == machine.RateLimited && (o == OutcomeThrottled || s.State == machine.Closed):
+		return StopNone, 0
+	case reason == machine.Isolated:
+		return StopIsolated, time.Duration(wait)
+	}
+	return StopCircuitOpen, time.Duration(wait)
+}
+
+// bounded returns a stated wait as the call that heard it has to keep it: the
+// breaker refuses for no longer.
+func (e *entry) bounded(wait time.Duration) time.Duration {
+	return time.Duration(e.snap.Load().Params.Heard(int64(wait)))
+}
+
+// startOf returns when a call starts that asked at now and got the answer a: a hook's
+// time is not the tool's.
+func (r *Registry) startOf(a *machine.Answer, now int64) int64 {
+	if len(a.Changes()) == 0 {
+		return now
+	}
+	return r.now()
+}
+
+// LogValue returns tool, served if it is another one, attempt (attempts if the call has
+// ended), outcome, kind, reason, took, wait and err. err is the tool's own text and may
+// hold secrets; that of a finished call is the group of its [ToolError], without what
+// the event has itself.
+func (e Event) LogValue() slog.Value {
+	var a attributes
+	a.text("tool", e.Tool)
+	if e.Served != e.Tool {
+		a.text("served", e.Served)
+	}
+	key := "attempt"
+	if e.Final {
+		key = "attempts"
+	}
+	a.number(key, uint64(max(e.Attempt, 0)))
+	a.text("outcome", e.Verdict.Outcome.String())
+	a.kind("kind", e.Verdict.Kind)
+	a.reason(e.Reason)
+	a = append(a, slog.Duration("took", e.Took))
+	a.wait("wait", e.Wait)
+	if failed, ok := e.Err.(*ToolError); ok && failed != nil && e.Final {
+		a = append(a, failed.candidates())
+	} else if e.Err != nil {
+		a.text("err", errText(e.Err))
+	}
+	return slog.GroupValue(a...)
+}
+
+// expects reports whether a call of the tool can be admitted at all: it is known, or
+// has an entry.
+func (r *Registry) expects(tool string) bool {
+	return r.inert() || r.known(tool) || r.table.Get(tool) != nil
+}
+
+// registered reports whether the entry of a tool is kept from eviction.
+func (r *Registry) registered(tool string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.table.Get(tool)
+	return n != nil && n.Value.place == nil
+}
+
+// takeToken takes a token for a retry, or counts that there is none.
+func (c *policy) takeToken(stats *guardStats, now int64) bool {
+	if stats.tokens.Take(c.RetryBudget, c.RetryRefill, now) {
+		return true
+	}
+	stats.exhausted.Add(1)
+	return false
 }

@@ -3,7 +3,11 @@ package toolhealth
 import (
 	"context"
 	"maps"
+	"runtime/debug"
 	"slices"
+	"sync/atomic"
+
+	"github.com/toolhealth/toolhealth/internal/detach"
 )
 
 // Tool is a tool behind a [Guard], made by [Wrap]. Call it as the function was called
@@ -112,4 +116,147 @@ func (t *Tool[In, Out]) run(ctx context.Context, serving string, in In) (out Out
 func (t *Tool[In, Out]) Validate() error {
 	c := t.copy()
 	return c.wiring.validate(c.fn != nil, c.guard.Gate().router(), c.guard.Registry())
+}
+
+// Call makes one guarded call. It runs fn with the name of the tool that serves,
+// which is a substitute's if the Gate has a Router and the tool is out; fn's ctx is
+// done when the attempt's time is up or fn has returned. The error is a *ToolError; the
+// result that comes with it is the last one that fn returned. Only an error that the
+// Gate's Classify calls a success is returned as it is, with its result.
+//
+// Call allocates the ctx of the attempt, which is three times, for a tool that is
+// tracked, if fn succeeds at once, the policy has no Timeout and there are no options.
+func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx context.Context, tool string) (Out, error), options ...CallOption[Out]) (Out, error) {
+	var o *callOptions[Out]
+	if len(options) > 0 {
+		o = new(callOptions[Out])
+		for _, option := range options {
+			option(o)
+		}
+	}
+	return guarded(ctx, g, tool, fn, o, nil)
+}
+
+// guarded makes a call for Call, and for a Tool, which has a wiring.
+func guarded[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx context.Context, tool string) (Out, error), o *callOptions[Out], w *wiring) (Out, error) {
+	var c call
+	c.begin(ctx, g, tool)
+	c.wiring = w
+	var out Out
+	failure := c.run(func() (err error) {
+		out, err = attempt(&c, fn, o)
+		return err
+	})
+	if failure == nil {
+		return out, c.lastErr // nil, but for an error that the Classifier calls a success
+	}
+	if o != nil && o.partial != nil && c.replace {
+		if part, ok := askPartial(c.partialContext(), o.partial, failure); ok {
+			if c.options.Info != nil {
+				c.options.Info.Partial = true
+			}
+			return part, nil
+		}
+	}
+	return out, failure
+}
+
+// attempt runs fn once, on a goroutine of its own if the policy says Detach.
+func attempt[Out any](c *call, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (Out, error) {
+	if !c.policy.Detach {
+		return runTool(c.frame, fn, o)
+	}
+	type result struct {
+		out Out
+		err error
+	}
+	var abandoned *atomic.Int64
+	if c.counts != nil {
+		abandoned = &c.counts.abandoned
+	}
+	f := c.frame
+	r, err := detach.Run(f, func() (r result) {
+		r.out, r.err = runTool(f, fn, o)
+		return r
+	}, result{err: errGoexit}, abandoned)
+	if err != nil {
+		r.err = err
+	}
+	return r.out, r.err
+}
+
+// runTool runs fn and checks its result. A panic comes back as a *PanicError. It
+// does not come back if fn ends its goroutine, even if a panic on the way out is
+// recovered here.
+func runTool[Out any](f *callFrame, fn func(context.Context, string) (Out, error), o *callOptions[Out]) (out Out, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			err = &PanicError{Value: recover(), Stack: debug.Stack()}
+		}
+	}()
+	if out, err = fn(f, *f.Attempt.Tool); err == nil && o != nil {
+		if err = o.check(out); err != nil {
+			err = &checkError{err}
+		}
+	}
+	returned = true
+	return out, err
+}
+
+func askPartial[Out any](ctx context.Context, partial func(context.Context, *ToolError) (Out, error), failure *ToolError) (out Out, ok bool) {
+	defer func() { _ = recover() }() // then ok is false
+	out, err := partial(ctx, failure)
+	return out, err == nil
+}
+
+// CallOption changes one call; see [Call].
+type CallOption[Out any] func(*callOptions[Out])
+
+// callOptions is what happens to the result of a call. It does not change while a
+// call is running.
+type callOptions[Out any] struct {
+	checks  []func(Out) error
+	partial func(context.Context, *ToolError) (Out, error)
+}
+
+func (o *callOptions[Out]) check(out Out) error {
+	for _, check := range o.checks {
+		if err := check(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckResult checks every result that came without an error. An error of check is
+// classified, counted and retried as if the tool function had returned it. Mark it
+// with [WithVerdict] to say what it means; else it is a failure that is not retried.
+// Without a mark it never means that the tool was not reached. The result reaches the caller as it is, beside the *ToolError. A nil check checks
+// nothing. An MCP tool that reports its failure inside a result is the usual case.
+func CheckResult[Out any](check func(Out) error) CallOption[Out] {
+	return func(o *callOptions[Out]) {
+		if check != nil {
+			o.checks = append(o.checks, check)
+		}
+	}
+}
+
+// CheckContract is CheckResult for the format of the answer: an error of validate is a
+// failure of kind contract.
+func CheckContract[Out any](validate func(Out) error) CallOption[Out] {
+	if validate == nil {
+		return CheckResult[Out](nil)
+	}
+	return CheckResult(func(out Out) error {
+		return WithVerdict(validate(out), vContract)
+	})
+}
+
+// Partial is the last resort when no tool has answered: a result that f returns
+// without an error is the call's result. In GuardCounts the call still counts as
+// failed. f is not asked if the request was rejected or denied, if the caller gave up,
+// or if a tool with side effects may have acted.
+func Partial[Out any](f func(context.Context, *ToolError) (Out, error)) CallOption[Out] {
+	return func(o *callOptions[Out]) { o.partial = f }
 }

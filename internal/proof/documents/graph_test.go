@@ -28,12 +28,8 @@ var floors = [][]string{
 	{"registry.go"},
 	{"health.go"},
 	{"router.go"},
-	{"policy.go", "toolerror.go"},
-	{"options.go"},
 	{"guard.go"},
-	{"settings.go"},
 	{"tool.go"},
-	{"log.go"},
 }
 
 func TestFiles_UseLowerFloorsOnly(t *testing.T) {

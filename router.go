@@ -83,6 +83,20 @@ func (r *Registry) order(list []string) []string {
 	return order
 }
 
+// falters reports whether a tool is admitted although it is likely to fail: its breaker
+// is closed, its last call failed less than a cooldown ago, and its score is below 0.5.
+func (r *Registry) falters(tool string) bool {
+	if r.inert() {
+		return false
+	}
+	n := r.table.Get(tool)
+	if n == nil {
+		return false
+	}
+	s := n.Value.snap.Load()
+	return s.FailedWithinCooldown(r.now()) && n.Value.stats.Read().Score() < 0.5
+}
+
 // Resolve returns the tool to call for a tool: the first that a call would be admitted
 // for, of the tool itself and then its substitutes, else the tool itself and false. A
 // substitute comes after the others if it falters: its breaker is closed, but its last
@@ -104,6 +118,76 @@ func (r *HealthRouter) Resolve(tool string, registry *Registry) (name string, av
 	return tool, false
 }
 
+// wiring is what is the same for Tools of all types: which tools may serve.
+type wiring struct {
+	tool  string
+	order []string // the substitutes that can serve, in the order of the Substitute calls
+	wrong []error  // Substitute calls that were mistakes
+}
+
+// add adds a substitute, and reports false if it cannot serve.
+func (w *wiring) add(tool string, function bool) bool {
+	wrong := ""
+	switch {
+	case tool == "":
+		wrong = "must be the name of a tool"
+	case tool == w.tool:
+		wrong = "must be another tool than the wrapped one"
+	case !function:
+		wrong = "must have a function"
+	case slices.Contains(w.order, tool):
+		wrong = "must be given once; the first counts"
+	default:
+		w.order = append(slices.Clip(w.order), tool)
+		return true
+	}
+	w.wrong = append(slices.Clip(w.wrong), w.problem("Substitute(%.80q) %s", tool, wrong))
+	return false
+}
+
+// serves reports whether there is a function for a substitute. Without a wiring there
+// is one for every name.
+func (w *wiring) serves(tool string) bool { return w == nil || slices.Contains(w.order, tool) }
+
+func (w *wiring) problem(format string, args ...any) error {
+	return fmt.Errorf("toolhealth: Wrap(%.80q): "+format, append([]any{w.tool}, args...)...)
+}
+
+func (w *wiring) validate(function bool, router *HealthRouter, registry *Registry) error {
+	var errs []error
+	if w.tool == "" {
+		errs = append(errs, w.problem("must be the name of a tool"))
+	}
+	if !function {
+		errs = append(errs, w.problem("must have a function"))
+	}
+	errs = append(errs, w.wrong...)
+	if names, listed := router.entry(w.tool); listed {
+		for _, name := range names {
+			if !w.serves(name) {
+				errs = append(errs, w.problem("the Router names the substitute %.80q, must have a Substitute call", name))
+			}
+		}
+		for _, name := range w.order {
+			if !slices.Contains(names, name) {
+				errs = append(errs, w.problem("Substitute(%.80q) must be in the Router's list, which is %.80q", name, names))
+			}
+		}
+	}
+	for _, name := range append([]string{w.tool}, w.order...) {
+		if name != "" && !registry.expects(name) {
+			errs = append(errs, w.problem("%.80q is unknown, must be registered or in Config.Tools under RegisteredOnly", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// expects reports whether a call of the tool can be admitted at all: it is known, or
+// has an entry.
+func (r *Registry) expects(tool string) bool {
+	return r.inert() || r.known(tool) || r.table.Get(tool) != nil
+}
+
 // The sentinels for errors.Is. ErrRefused is the ancestor of every refusal.
 var (
 	ErrRefused       error = &refusedError{text: "toolhealth: refused"}
@@ -120,9 +204,12 @@ type refusedError struct {
 	parent error // nil for ErrRefused
 }
 
-func (e *refusedError) Error() string            { return e.text }
-func (e *refusedError) Unwrap() error            { return e.parent }
-func (e *refusedError) ran() bool                { return false }
+func (e *refusedError) Error() string { return e.text }
+
+func (e *refusedError) Unwrap() error { return e.parent }
+
+func (e *refusedError) ran() bool { return false }
+
 func (e *refusedError) refused() (Verdict, bool) { return vRefused, true }
 
 // refusals are the sentinels by reason.
@@ -184,6 +271,21 @@ func (r *Refusal) refused() (Verdict, bool) {
 func (r *Refusal) MarshalJSON() ([]byte, error) {
 	j := modelJSON{Reason: r.Reason, Kind: KindRefused, RetryAfter: wholeSeconds(r.hint()), Text: r.Error()}
 	return json.Marshal(j)
+}
+
+// LogValue returns tool, reason, retry_after, streak, kind and refused_in_row.
+func (r *Refusal) LogValue() slog.Value {
+	if r == nil {
+		return slog.Value{}
+	}
+	var a attributes
+	a.text("tool", r.Tool)
+	a.reason(r.Reason)
+	a.wait("retry_after", r.hint())
+	a.number("streak", uint64(max(r.Streak, 0)))
+	a.kind("kind", r.Kind)
+	a.number("refused_in_row", r.InRow)
+	return slog.GroupValue(a...)
 }
 
 // retryText returns "; retry after 12s", rounded up to seconds, or nothing.
@@ -336,6 +438,15 @@ func newPermit(g *Gate, tool string, n *node, a machine.Answer, now int64) Permi
 	return Permit{node: n, gate: g, start: now, stamp: stamp.New(a.Epoch, a.Probe)}
 }
 
+// startOf returns when a call starts that asked at now and got the answer a: a hook's
+// time is not the tool's.
+func (r *Registry) startOf(a *machine.Answer, now int64) int64 {
+	if len(a.Changes()) == 0 {
+		return now
+	}
+	return r.now()
+}
+
 func untracked(tool string) Permit { return Permit{node: nametable.Loose[entry](tool)} }
 
 func newRefusal(tool string, n *node, a machine.Answer) *Refusal {
@@ -353,6 +464,34 @@ func (a *admission) fail(g *Gate, ctx context.Context, err error, now int64) {
 	defer func() { a.report(g.Registry, v, now) }()
 	g = g.current()
 	v = verdictAt(ctx, g.Classify, err, time.Duration(now-a.start), g.floor())
+}
+
+// openFor returns StopCircuitOpen or StopIsolated, and for how long, if the tool's
+// breaker refuses for another reason than the wait that a throttled attempt has just
+// stated; else StopNone.
+func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
+	if r.inert() {
+		return StopNone, 0
+	}
+	n := r.table.Get(tool)
+	if n == nil {
+		return StopNone, 0
+	}
+	s, now := n.Value.snap.Load(), r.now()
+	reason, wait, _ := s.Refusal(now)
+	switch {
+	case s.Params.ObserveOnly, reason == machine.Admitted, reason == machine.RateLimited && (o == OutcomeThrottled || s.State == machine.Closed):
+		return StopNone, 0
+	case reason == machine.Isolated:
+		return StopIsolated, time.Duration(wait)
+	}
+	return StopCircuitOpen, time.Duration(wait)
+}
+
+// bounded returns a stated wait as the call that heard it has to keep it: the
+// breaker refuses for no longer.
+func (e *entry) bounded(wait time.Duration) time.Duration {
+	return time.Duration(e.snap.Load().Params.Heard(int64(wait)))
 }
 
 // Permit is one admitted call. It is a value that belongs to one call: it may be
@@ -493,35 +632,6 @@ type ToolError struct {
 	Canceled   error         // the caller's ctx.Err() if that ended the call, else nil
 }
 
-// LogValue returns tool, reason, kind, attempts, retry_after and candidates: for each
-// tool that was tried a group of its reason and the text of its error, which may hold
-// secrets.
-func (e *ToolError) LogValue() slog.Value {
-	if e == nil {
-		return slog.Value{}
-	}
-	var a attributes
-	a.text("tool", e.Tool)
-	a.reason(e.Reason)
-	a.kind("kind", e.Kind)
-	a.number("attempts", uint64(max(e.Attempts, 0)))
-	a.wait("retry_after", hint(e.Reason, e.RetryAfter))
-	return slog.GroupValue(append(a, e.candidates())...)
-}
-
-func (e *ToolError) candidates() slog.Attr {
-	var all attributes
-	for _, c := range e.Candidates {
-		var a attributes
-		a.reason(c.Reason)
-		if c.Err != nil {
-			a.text("err", errText(c.Err))
-		}
-		all = append(all, slog.Attr{Key: c.Tool, Value: slog.GroupValue(a...)})
-	}
-	return slog.Attr{Key: "candidates", Value: slog.GroupValue(all...)}
-}
-
 // Error returns the text for the model.
 func (e *ToolError) Error() string {
 	switch e.Reason {
@@ -614,16 +724,61 @@ func (e *ToolError) MarshalJSON() ([]byte, error) {
 	return json.Marshal(modelJSON{e.Reason, e.Kind, wholeSeconds(hint(e.Reason, e.RetryAfter)), e.Attempts, e.Error()})
 }
 
-func (e *ToolError) modelText() (text string, ok bool) {
-	pending := func(c Candidate) bool { return c.Verdict.Outcome == OutcomeNeutral && c.Verdict.Kind == KindDenied }
-	if e.Reason == StopCanceled || e.Canceled == context.Canceled || slices.ContainsFunc(e.Candidates, pending) {
-		return "", false
+// LogValue returns tool, reason, kind, attempts, retry_after and candidates: for each
+// tool that was tried a group of its reason and the text of its error, which may hold
+// secrets.
+func (e *ToolError) LogValue() slog.Value {
+	if e == nil {
+		return slog.Value{}
 	}
-	switch e.Reason {
-	case StopNonRetryable, StopRetryExhausted, StopRetryBudgetExhausted:
-		return modelText(e.Verdict, e.Cause(), e.Error())
+	var a attributes
+	a.text("tool", e.Tool)
+	a.reason(e.Reason)
+	a.kind("kind", e.Kind)
+	a.number("attempts", uint64(max(e.Attempts, 0)))
+	a.wait("retry_after", hint(e.Reason, e.RetryAfter))
+	return slog.GroupValue(append(a, e.candidates())...)
+}
+
+func (e *ToolError) candidates() slog.Attr {
+	var all attributes
+	for _, c := range e.Candidates {
+		var a attributes
+		a.reason(c.Reason)
+		if c.Err != nil {
+			a.text("err", errText(c.Err))
+		}
+		all = append(all, slog.Attr{Key: c.Tool, Value: slog.GroupValue(a...)})
 	}
-	return e.Error(), true
+	return slog.Attr{Key: "candidates", Value: slog.GroupValue(all...)}
+}
+
+// LogValue returns tool, served if it is another one, attempt (attempts if the call has
+// ended), outcome, kind, reason, took, wait and err. err is the tool's own text and may
+// hold secrets; that of a finished call is the group of its [ToolError], without what
+// the event has itself.
+func (e Event) LogValue() slog.Value {
+	var a attributes
+	a.text("tool", e.Tool)
+	if e.Served != e.Tool {
+		a.text("served", e.Served)
+	}
+	key := "attempt"
+	if e.Final {
+		key = "attempts"
+	}
+	a.number(key, uint64(max(e.Attempt, 0)))
+	a.text("outcome", e.Verdict.Outcome.String())
+	a.kind("kind", e.Verdict.Kind)
+	a.reason(e.Reason)
+	a = append(a, slog.Duration("took", e.Took))
+	a.wait("wait", e.Wait)
+	if failed, ok := e.Err.(*ToolError); ok && failed != nil && e.Final {
+		a = append(a, failed.candidates())
+	} else if e.Err != nil {
+		a.text("err", errText(e.Err))
+	}
+	return slog.GroupValue(a...)
 }
 
 // errText returns the text of an error whose method may panic, as that of a nil pointer
@@ -674,6 +829,18 @@ func ModelText(err error) (text string, ok bool) {
 	return modelText(v, err, "tool failed: "+kindPhrase(v.Kind)+retryText(v.RetryAfter))
 }
 
+func (e *ToolError) modelText() (text string, ok bool) {
+	pending := func(c Candidate) bool { return c.Verdict.Outcome == OutcomeNeutral && c.Verdict.Kind == KindDenied }
+	if e.Reason == StopCanceled || e.Canceled == context.Canceled || slices.ContainsFunc(e.Candidates, pending) {
+		return "", false
+	}
+	switch e.Reason {
+	case StopNonRetryable, StopRetryExhausted, StopRetryBudgetExhausted:
+		return modelText(e.Verdict, e.Cause(), e.Error())
+	}
+	return e.Error(), true
+}
+
 // modelText returns the tool's own words if the model can act on them, else the safe
 // text.
 func modelText(v Verdict, err error, safe string) (text string, ok bool) {
@@ -692,85 +859,6 @@ func modelText(v Verdict, err error, safe string) (text string, ok bool) {
 func ownWords(err error) (words string) {
 	defer func() { _ = recover() }() // then words is ""
 	return say.Line(err.Error(), maxModelText)
-}
-
-// LogValue returns tool, reason, retry_after, streak, kind and refused_in_row.
-func (r *Refusal) LogValue() slog.Value {
-	if r == nil {
-		return slog.Value{}
-	}
-	var a attributes
-	a.text("tool", r.Tool)
-	a.reason(r.Reason)
-	a.wait("retry_after", r.hint())
-	a.number("streak", uint64(max(r.Streak, 0)))
-	a.kind("kind", r.Kind)
-	a.number("refused_in_row", r.InRow)
-	return slog.GroupValue(a...)
-}
-
-// wiring is what is the same for Tools of all types: which tools may serve.
-type wiring struct {
-	tool  string
-	order []string // the substitutes that can serve, in the order of the Substitute calls
-	wrong []error  // Substitute calls that were mistakes
-}
-
-// add adds a substitute, and reports false if it cannot serve.
-func (w *wiring) add(tool string, function bool) bool {
-	wrong := ""
-	switch {
-	case tool == "":
-		wrong = "must be the name of a tool"
-	case tool == w.tool:
-		wrong = "must be another tool than the wrapped one"
-	case !function:
-		wrong = "must have a function"
-	case slices.Contains(w.order, tool):
-		wrong = "must be given once; the first counts"
-	default:
-		w.order = append(slices.Clip(w.order), tool)
-		return true
-	}
-	w.wrong = append(slices.Clip(w.wrong), w.problem("Substitute(%.80q) %s", tool, wrong))
-	return false
-}
-
-// serves reports whether there is a function for a substitute. Without a wiring there
-// is one for every name.
-func (w *wiring) serves(tool string) bool { return w == nil || slices.Contains(w.order, tool) }
-
-func (w *wiring) problem(format string, args ...any) error {
-	return fmt.Errorf("toolhealth: Wrap(%.80q): "+format, append([]any{w.tool}, args...)...)
-}
-
-func (w *wiring) validate(function bool, router *HealthRouter, registry *Registry) error {
-	var errs []error
-	if w.tool == "" {
-		errs = append(errs, w.problem("must be the name of a tool"))
-	}
-	if !function {
-		errs = append(errs, w.problem("must have a function"))
-	}
-	errs = append(errs, w.wrong...)
-	if names, listed := router.entry(w.tool); listed {
-		for _, name := range names {
-			if !w.serves(name) {
-				errs = append(errs, w.problem("the Router names the substitute %.80q, must have a Substitute call", name))
-			}
-		}
-		for _, name := range w.order {
-			if !slices.Contains(names, name) {
-				errs = append(errs, w.problem("Substitute(%.80q) must be in the Router's list, which is %.80q", name, names))
-			}
-		}
-	}
-	for _, name := range append([]string{w.tool}, w.order...) {
-		if name != "" && !registry.expects(name) {
-			errs = append(errs, w.problem("%.80q is unknown, must be registered or in Config.Tools under RegisteredOnly", name))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // ruleSet is the configuration of a Guard as calls use it. It never changes, except that
@@ -848,91 +936,6 @@ func (rs *ruleSet) remember(known *map[Policy]*policy, own Policy, p *policy) {
 
 // maxAsked is how many answers of PolicyOf are kept. Few hosts have more kinds of tools.
 const maxAsked = 64
-
-// falters reports whether a tool is admitted although it is likely to fail: its breaker
-// is closed, its last call failed less than a cooldown ago, and its score is below 0.5.
-func (r *Registry) falters(tool string) bool {
-	if r.inert() {
-		return false
-	}
-	n := r.table.Get(tool)
-	if n == nil {
-		return false
-	}
-	s := n.Value.snap.Load()
-	return s.FailedWithinCooldown(r.now()) && n.Value.stats.Read().Score() < 0.5
-}
-
-// openFor returns StopCircuitOpen or StopIsolated, and for how long, if the tool's
-// breaker refuses for another reason than the wait that a throttled attempt has just
-// stated; else StopNone.
-func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
-	if r.inert() {
-		return StopNone, 0
-	}
-	n := r.table.Get(tool)
-	if n == nil {
-		return StopNone, 0
-	}
-	s, now := n.Value.snap.Load(), r.now()
-	reason, wait, _ := s.Refusal(now)
-	switch {
-	case s.Params.ObserveOnly, reason == machine.Admitted, reason == machine.RateLimited && (o == OutcomeThrottled || s.State == machine.Closed):
-		return StopNone, 0
-	case reason == machine.Isolated:
-		return StopIsolated, time.Duration(wait)
-	}
-	return StopCircuitOpen, time.Duration(wait)
-}
-
-// bounded returns a stated wait as the call that heard it has to keep it: the
-// breaker refuses for no longer.
-func (e *entry) bounded(wait time.Duration) time.Duration {
-	return time.Duration(e.snap.Load().Params.Heard(int64(wait)))
-}
-
-// startOf returns when a call starts that asked at now and got the answer a: a hook's
-// time is not the tool's.
-func (r *Registry) startOf(a *machine.Answer, now int64) int64 {
-	if len(a.Changes()) == 0 {
-		return now
-	}
-	return r.now()
-}
-
-// LogValue returns tool, served if it is another one, attempt (attempts if the call has
-// ended), outcome, kind, reason, took, wait and err. err is the tool's own text and may
-// hold secrets; that of a finished call is the group of its [ToolError], without what
-// the event has itself.
-func (e Event) LogValue() slog.Value {
-	var a attributes
-	a.text("tool", e.Tool)
-	if e.Served != e.Tool {
-		a.text("served", e.Served)
-	}
-	key := "attempt"
-	if e.Final {
-		key = "attempts"
-	}
-	a.number(key, uint64(max(e.Attempt, 0)))
-	a.text("outcome", e.Verdict.Outcome.String())
-	a.kind("kind", e.Verdict.Kind)
-	a.reason(e.Reason)
-	a = append(a, slog.Duration("took", e.Took))
-	a.wait("wait", e.Wait)
-	if failed, ok := e.Err.(*ToolError); ok && failed != nil && e.Final {
-		a = append(a, failed.candidates())
-	} else if e.Err != nil {
-		a.text("err", errText(e.Err))
-	}
-	return slog.GroupValue(a...)
-}
-
-// expects reports whether a call of the tool can be admitted at all: it is known, or
-// has an entry.
-func (r *Registry) expects(tool string) bool {
-	return r.inert() || r.known(tool) || r.table.Get(tool) != nil
-}
 
 // registered reports whether the entry of a tool is kept from eviction.
 func (r *Registry) registered(tool string) bool {

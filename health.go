@@ -348,7 +348,7 @@ func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
 		RetryAfter:          time.Duration(wait),
 		Score:               counts.Score(),
 		Counts:              counts,
-		ConsecutiveFailures: s.Streak,
+		ConsecutiveFailures: int(s.Streak),
 		LastFailure:         Kind(s.Kind),
 		RefusedInRow:        e.stats.refusedInRow(),
 		Trips:               s.Trips,

@@ -768,7 +768,7 @@ func (x *exploration) justified(w *world, c *caller, before *Snapshot, ch *Chang
 		return ch.From == HalfOpen && ch.To == Open && now >= before.Until && ch.When == before.Until
 	case CauseFailureThreshold:
 		return ch.From == Closed && ch.To == Open && ev.Op == OpSettle && ev.Outcome == Failure &&
-			(ev.ByName || ev.Epoch == before.Epoch) && before.Streak+1 >= before.Params.threshold && before.Params.threshold > 0
+			(ev.ByName || ev.Epoch == before.Epoch) && int(before.Streak)+1 >= before.Params.threshold && before.Params.threshold > 0
 	case CauseFailureRate:
 		return ch.From == Closed && ch.To == Open && ev.Op == OpSettle && ev.Outcome == Failure &&
 			(ev.ByName || ev.Epoch == before.Epoch) && before.Params.rate > 0 && ev.Ended >= before.Params.rateCalls
@@ -860,7 +860,7 @@ func modelOf(s *Snapshot, now int64) model.Breaker {
 	until := time.Duration(s.Until)
 	b := model.Breaker{
 		Config: modelConfig(s.Params), State: s.State.String(), Epoch: int(s.Epoch), Since: time.Duration(s.Since),
-		Streak: s.Streak, Kind: s.Kind.String(), Trips: int(s.Trips),
+		Streak: int(s.Streak), Kind: s.Kind.String(), Trips: int(s.Trips), DownSince: time.Duration(s.DownSince),
 		Isolated: s.isolated, Stated: s.limited, Lost: s.lost, Untold: s.untold,
 		LeaseFor: time.Duration(s.lease), Cooldown: time.Duration(s.cooldown), LeastLease: time.Duration(s.learned), Operated: int(s.operated),
 		FailedProbes: int(s.failed), GoodProbes: int(s.passed), Undecided: int(s.undecided), LastFailure: time.Duration(s.failedAt),

@@ -137,7 +137,7 @@ func TestStep_BoundaryOfTimeBelongsToTheLaterSide(t *testing.T) {
 	assert.Same(t, s, next)
 	ev.Took++
 	next, _ = Step(s, &ev, 0)
-	assert.Equal(t, 1, next.Streak)
+	assert.EqualValues(t, 1, next.Streak)
 }
 
 func TestStep_ClockThatGoesBackStandsStill(t *testing.T) {
@@ -175,7 +175,7 @@ func TestStep_GrowthRunsUntilClose(t *testing.T) {
 		do(fail)
 	}
 	assert.EqualValues(t, 4, s.failed)
-	assert.Equal(t, 7, s.Streak)
+	assert.EqualValues(t, 7, s.Streak)
 	now = s.Until
 	do(Event{Op: OpAdmit})
 	do(Event{Op: OpSettle, ByName: true})
@@ -330,7 +330,7 @@ func TestStep_FailureWithStatedWaitIsCappedAndCounted(t *testing.T) {
 	} {
 		s := ask(c.state, c.change, c.wait)
 		assert.Equal(t, c.until*stepSecond, s.Until, "%+v", c)
-		assert.Equal(t, c.streak, s.Streak, "%+v", c)
+		assert.EqualValues(t, c.streak, s.Streak, "%+v", c)
 		reason, _, _ := s.Refusal(1000 * stepSecond)
 		assert.Equal(t, c.asked, reason == RateLimited, "%+v: %s", c, reason)
 	}
@@ -406,7 +406,7 @@ func TestStep_FailureRateOpensOnFailureAfterEnoughCalls(t *testing.T) {
 	assert.Equal(t, CauseNone, settle(70, Failure, 0), "60 seconds after it began the window has ended")
 	assert.EqualValues(t, 1, s.windowFailed)
 	assert.Equal(t, 70*stepSecond, s.windowSince)
-	assert.Equal(t, 3, s.Streak, "the streak does not care")
+	assert.EqualValues(t, 3, s.Streak, "the streak does not care")
 }
 
 func TestStep_FailureRateBoundaries(t *testing.T) {
@@ -456,7 +456,7 @@ func TestStep_StreakEndsWithItsWindow(t *testing.T) {
 		fail := Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}
 		s, _ = Step(s, &fail, 1000)
 		s, _ = Step(s, &fail, 1000+int64(c.later))
-		assert.Equal(t, c.streak, s.Streak, "%+v", c)
+		assert.EqualValues(t, c.streak, s.Streak, "%+v", c)
 	}
 	first := &Snapshot{Params: stepParams(func(b *Config) { b.FailureWindow, b.FailureThreshold = 1, 1 }), Epoch: 1}
 	_, a := Step(first, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, int64(time.Hour))
@@ -482,10 +482,10 @@ func TestStep_ThresholdOfZeroCountsAndNeverOpens(t *testing.T) {
 		s, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}, int64(i))
 	}
 	assert.Equal(t, Closed, s.State)
-	assert.Equal(t, 100, s.Streak)
-	s.Streak = math.MaxInt
+	assert.EqualValues(t, 100, s.Streak)
+	s.Streak = math.MaxInt32
 	s, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, 0)
-	assert.Equal(t, math.MaxInt, s.Streak, "the streak does not wrap around")
+	assert.EqualValues(t, math.MaxInt32, s.Streak, "the streak does not wrap around")
 }
 
 func TestStep_FailureRestartsCooldownOnlyForward(t *testing.T) {

@@ -47,6 +47,8 @@ type Breaker struct {
 	Kind   string // kind of the last failure that counted
 	Trips  int
 
+	DownSince time.Duration // open or half-open: when it was last closed
+
 	Throttled time.Duration // closed: end of the wait that the tool stated; zero means none
 
 	Due      time.Duration // open: when the next probe is admitted
@@ -163,6 +165,12 @@ func (b *Breaker) unknownWait() time.Duration {
 // enter begins another state period and returns its event.
 func (b *Breaker) enter(state, cause string, when time.Duration) *Event {
 	e := &Event{From: b.State, To: state, Cause: cause}
+	switch {
+	case state == "closed":
+		b.DownSince = 0
+	case b.State == "closed":
+		b.DownSince = when
+	}
 	b.State, b.Since = state, when
 	b.Epoch++
 	b.Throttled = 0

@@ -570,6 +570,32 @@ func TestStep_ConfigurationBringsLeaseToProbeWithout(t *testing.T) {
 	assert.Zero(t, lease(time.Minute).Until)
 }
 
+func TestStep_DownSinceOutlastsProbes(t *testing.T) {
+	s := &Snapshot{Params: stepConfigs["table"], Epoch: 1}
+	step := func(at int64, ev Event) *Snapshot {
+		s, _ = Step(s, &ev, at*stepSecond)
+		return s
+	}
+	assert.Zero(t, step(10, Event{Op: OpSettle, ByName: true, Outcome: Failure}).DownSince)
+	for range 2 {
+		step(20, Event{Op: OpSettle, ByName: true, Outcome: Failure})
+	}
+	assert.EqualValues(t, 20*stepSecond, s.DownSince)
+	assert.Equal(t, HalfOpen, step(50, Event{Op: OpAdmit}).State)
+	assert.EqualValues(t, 20*stepSecond, s.DownSince)
+	lost := s.AsOf(80 * stepSecond)
+	assert.Equal(t, [3]int64{70 * stepSecond, 20 * stepSecond, int64(Open)}, [3]int64{lost.Since, lost.DownSince, int64(lost.State)})
+	for at := int64(100); at < 500; at += 100 { // a probe that succeeds is not enough, see stepConfigs
+		step(at, Event{Op: OpAdmit})
+		step(at+1, Event{Op: OpSettle, Probe: true, Epoch: s.Epoch, Outcome: []Outcome{Failure, Neutral, Throttled, Success}[at/100-1]})
+		assert.Equal(t, Open, s.State)
+		assert.EqualValues(t, 20*stepSecond, s.DownSince)
+	}
+	assert.EqualValues(t, 20*stepSecond, step(600, Event{Op: OpIsolate}).DownSince)
+	assert.Zero(t, step(610, Event{Op: OpReset}).DownSince)
+	assert.EqualValues(t, 620*stepSecond, step(620, Event{Op: OpIsolate}).DownSince)
+}
+
 func TestStep_KeepAliveNeverShortensLease(t *testing.T) {
 	s := stepSituation(t, "state=half-open since=990 until=1050 lease=20 cooldown=30")
 	next, _ := Step(s, &Event{Op: OpKeepAlive, Probe: true, Epoch: 7}, 1000*stepSecond)

@@ -63,7 +63,7 @@ func TestCost_CallPathDoesNotAllocate(t *testing.T) {
 			permit.Done(ctx, nil)
 		}},
 		"Gate.Allow and a rejection": {0, func() {
-			permit, _ := g.Allow(ctx, "well")
+			permit, _ := g.Allow(ctx, "picky") // not "well", whose HealthStatus has no kinds to list
 			permit.Settle(Verdict{Outcome: OutcomeRejected, Kind: KindNotFound})
 		}},
 		"Gate.Allow, untracked": {1, func() {

@@ -153,11 +153,13 @@ func TestREADME_ConfigurationMeansWhatItSays(t *testing.T) {
 	slow.Timeout, slow.MaxAttempts = 2*time.Minute, 1
 	mail.SideEffects = true
 	assert.Equal(t, toolhealth.Settings{
-		Breaker: breaker, Policy: policy, MaxTools: 1000,
+		Breaker: breaker, Policy: policy, RegisteredOnly: true,
 		Tools: map[string]toolhealth.ToolSettings{
 			"search": {Breaker: &search, Substitutes: []string{"search_backup"}},
 			"crawl":  {Breaker: &crawl, Policy: &slow, Labels: map[string]string{"team": "research"}},
 			"mail":   {Policy: &mail},
+
+			"search_backup": {},
 		},
 	}, s)
 	_, err = toolhealth.New(s)

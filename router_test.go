@@ -842,3 +842,11 @@ func TestModelText_OutOfTimeIsTold(t *testing.T) {
 		assert.Empty(t, text)
 	})
 }
+
+func TestModelText_SentinelIsItsOwnText(t *testing.T) {
+	for _, sentinel := range []error{ErrUnknownTool, ErrCircuitOpen, fmt.Errorf("agent: %w", ErrIsolated)} {
+		text, ok := ModelText(sentinel)
+		assert.True(t, ok)
+		assert.Equal(t, strings.TrimPrefix(sentinel.Error(), "agent: "), text)
+	}
+}

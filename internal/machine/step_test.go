@@ -465,6 +465,11 @@ func TestStep_FailureRateBoundaries(t *testing.T) {
 	assert.Equal(t, CauseFailureRate, cause(3, 30, same), "three of thirty are a tenth, exactly")
 	assert.Equal(t, CauseNone, cause(3, 31, same))
 	assert.Equal(t, CauseNone, cause(3, 29, same), "too few calls")
+	half := func(c *Config) { c.FailureRate = 0.5 }
+	assert.Equal(t, CauseNone, cause(500_000_000, 1_000_000_001, half), "one call of many more than half")
+	assert.Equal(t, CauseFailureRate, cause(500_000_000, 1_000_000_000, half))
+	before := ^uint64(0) // one less than when the window began
+	assert.Equal(t, CauseFailureRate, cause(30, before, same), "a count from before the window: its failures are the calls")
 	assert.Equal(t, CauseNone, cause(3, 30, func(c *Config) { c.FailureRate = 0 }), "off")
 	assert.Equal(t, CauseFailureRate, cause(1, 1, func(c *Config) { c.FailureRate, c.FailureRateMinCalls = 1, 0 }), "no calls are needed")
 	assert.Equal(t, CauseFailureRate, cause(2, 2_000_000, func(c *Config) { c.FailureRate = 1e-9 }), "no rate is rounded to off")

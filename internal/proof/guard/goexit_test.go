@@ -308,6 +308,39 @@ func TestGuard_RetryEndedByHookCostsNoToken(t *testing.T) {
 	})
 }
 
+// While the substitute runs, another call opens the primary's breaker, so that the
+// attempt that was put off is its probe.
+func TestGuard_PostponedAttemptEndedByHookCostsNoToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registryWith(t, func(c *toolhealth.Config) {
+			c.Breaker.FailureThreshold, c.Breaker.RecoveryDuration = 2, time.Millisecond
+		})
+		g := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) { c.Default.RetryRefill = toolhealth.Off }, "b")
+		probes := 0
+		defer r.OnTransition(func(e toolhealth.Transition) {
+			if e.To == toolhealth.StateHalfOpen {
+				probes++
+				runtime.Goexit()
+			}
+		})()
+		endsGoroutine(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			_, _ = toolhealth.Call(ctx, g, "a", func(_ context.Context, tool string) (int, error) {
+				if tool == "a" {
+					time.Sleep(3 * time.Second)
+				} else {
+					r.RecordFailure("a", 0)
+				}
+				return 0, errBusy
+			})
+		})
+		assert.Equal(t, 1, probes)
+		r.Reset("a", "")
+		assert.Equal(t, 10, retriesLeft(t, g, "a"))
+	})
+}
+
 func TestGuard_ObserverEndingGoroutineKeepsReason(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool   func(cancel func()) error

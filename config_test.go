@@ -256,3 +256,13 @@ func TestBreakerConfig_DefaultsAreCheckedBesideWhatIsSet(t *testing.T) {
 	assert.EqualError(t, BreakerConfig{FailureThreshold: 1, RecoveryDuration: time.Hour}.Validate(),
 		"toolhealth: config: recovery_duration is 1h0m0s, must be at most max_open_duration, which is 10m0s")
 }
+
+func TestPolicy_SpreadTakesHalfOfTheRoomAtMost(t *testing.T) {
+	p, longest := newPolicy(Policy{BackoffBase: time.Hour, BackoffMax: time.Hour, MaxWait: Off}), time.Duration(0)
+	for range 1000 { // nearly every draw is longer than that
+		reason, wait, _ := p.nextWait(Verdict{Outcome: OutcomeFailure, Retryable: true, RetryAfter: time.Second}, 1, 21*time.Second)
+		require.Equal(t, RetryAllowed, reason)
+		longest = max(longest, wait)
+	}
+	assert.Equal(t, 11*time.Second, longest)
+}

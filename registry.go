@@ -297,7 +297,7 @@ func (e *entry) decide(now int64, want request, hooked bool) (a machine.Answer, 
 		a, ok = e.refuseBusy(now)
 	}
 	if ok && a.Reason != machine.Admitted && p.ObserveOnly {
-		a.Reason, a.Wait = machine.Admitted, 0
+		a.Reason = machine.Admitted
 		e.asides().wouldRefuse.Add(1)
 		if want.permit && !free {
 			e.stats.admitted.Add(1)

@@ -399,3 +399,28 @@ func TestGuard_AnswerReturnsTenthOfTokenWhenHookEndsGoroutine(t *testing.T) {
 		}
 	}
 }
+
+// Start ends the second attempt before it is one, and the Classifier calls that not sent,
+// too. What the first attempt has taken back must not be taken back again.
+func TestGuard_GoexitInStartTakesBackNothing(t *testing.T) {
+	r := patient(t)
+	side := func(c *toolhealth.GuardConfig) { c.Default.SideEffects, c.Default.BackoffBase = true, 1 }
+	g := guardOverGate(t, &toolhealth.Gate{Registry: r, Classify: func(context.Context, error) toolhealth.Verdict { return unreachable }}, func(c *toolhealth.GuardConfig) {
+		side(c)
+		c.Start = func(ctx context.Context, e toolhealth.Event) context.Context {
+			if e.Attempt == 2 {
+				runtime.Goexit()
+			}
+			return ctx
+		}
+	})
+	var ended context.Context // of an attempt
+	_, err := toolhealth.Call(t.Context(), guardOn(t, r, nil), "outer", func(ctx context.Context, tool string) (string, error) {
+		ended = context.WithoutCancel(ctx)
+		return tool, nil
+	})
+	require.NoError(t, err)
+	endsGoroutine(func() { _, _ = toolhealth.Call(ended, g, "a", plays(errBusy).run) })
+	_, err = toolhealth.Call(ended, guardOn(t, r, side), "b", plays().run)
+	assert.NoError(t, err)
+}

@@ -188,6 +188,7 @@ func TestRegistry_EvictionSparesWhatGuardKeeps(t *testing.T) {
 	t.Run("a budget that is not full", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := full(t)
+			time.Sleep(time.Hour)
 			g := guardOn(t, r, policy)
 			_, err := toolhealth.Call(t.Context(), g, "old", func(context.Context, string) (int, error) {
 				return 0, toolhealth.WithVerdict(errors.New("again"), toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindTimeout, Retryable: true})

@@ -392,7 +392,7 @@ func (s *Snapshot) admit(ev *Event, now int64, a *Answer) Cause {
 	}
 	s.State, s.Since, s.limited, s.lost = HalfOpen, now, false, false
 	s.Until = later(now, lease)
-	if ev.Hooked && lease != Forever { // a hook that hangs must not keep the probe for ever
+	if ev.Hooked && lease != Forever { // a hook that hangs must not keep the probe forever
 		s.untold, s.Until = true, later(now, max(lease, s.Params.Patience()))
 	}
 	s.lease, s.cooldown = lease, s.Params.cooldown(s.failed, ev.Draw)

@@ -273,8 +273,8 @@ func TestStep_LeaseIsAtLeastItsFloorAndWhatWasLearned(t *testing.T) {
 	s.Params = stepParams(func(b *Config) { b.ProbeTimeout = 0 })
 	s.learned = 50 * stepSecond
 	s, a := Step(s, &Event{Op: OpAdmit, LeaseFloor: 45 * stepSecond}, 1000*stepSecond)
-	assert.Equal(t, int64(Forever), s.Until, "no lease is for ever, whatever was learned")
-	assert.Equal(t, int64(0), a.changes[0].Wait, "nobody knows")
+	assert.Equal(t, int64(Forever), s.Until, "a lease that is off never ends, whatever was learned")
+	assert.Equal(t, int64(0), a.changes[0].Wait, "the wait is unknown")
 }
 
 func TestStep_LateSuccessOfProbeLengthensTheNextLease(t *testing.T) {
@@ -546,7 +546,7 @@ func TestStep_FailureRestartsCooldownOnlyForward(t *testing.T) {
 	assert.False(t, next.limited, "the wait is now the cooldown's")
 	s.Params = stepParams(func(c *Config) { c.MaxOpenDuration = 0 })
 	next, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, 5000*stepSecond)
-	assert.Equal(t, 5030*stepSecond, next.Until, "without a bound it restarts for ever")
+	assert.Equal(t, 5030*stepSecond, next.Until, "without a bound it restarts forever")
 }
 
 func TestStep_WaitThatEndsAtTheSameMomentKeepsItsReason(t *testing.T) {

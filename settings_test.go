@@ -185,8 +185,10 @@ func TestSettings_MarshalWritesWhatDiffers(t *testing.T) {
 		},
 		MaxTools: 9, RegisteredOnly: true, DeadlineFloor: Off, Observe: unheard,
 	}
+	zero := s.Tools["zero"].Breaker
 	text, err := json.Marshal(s)
 	require.NoError(t, err)
+	assert.Same(t, zero, s.Tools["zero"].Breaker, "the caller's map is not touched")
 	assert.Equal(t, `{"breaker":{"failure_threshold":0,"recovery_duration":"1m0s","probe_timeout":"0s"},`+
 		`"policy":{"max_attempts":3,"timeout":"0s"},`+
 		`"tools":{"mail":{"breaker":{"failure_threshold":3,"recovery_duration":"30s","probe_timeout":"30s","max_open_duration":"10m0s","recovery_growth":1,"probe_successes":1,"failure_rate_window":"1m0s","failure_rate_min_calls":20},`+

@@ -451,7 +451,7 @@ func (s *Snapshot) throttle(ev *Event, now int64) {
 // fail counts a failure of the current closed period and opens s if it is one
 // too many. Only a failure opens: a success does not.
 func (s *Snapshot) fail(ev *Event, now int64) Cause {
-	if s.Params.window > 0 && s.Streak > 0 && now-s.failedAt > s.Params.window {
+	if s.Params.window > 0 && now-s.failedAt > s.Params.window {
 		s.Streak = 0
 	}
 	s.countFailure(ev)

@@ -186,13 +186,13 @@ func (b *Breaker) load() *machine.Snapshot {
 	return b.carrier.snap.Load()
 }
 
-func (b *Breaker) apply(ev machine.Event) (a machine.Answer) {
+func (b *Breaker) apply(ev machine.Event) {
 	if b.load() == nil {
-		return machine.Answer{}
+		return
 	}
+	var a machine.Answer
 	b.carrier.apply(&ev, since(b.base), nil, &a)
 	b.carrier.deliver(&a, "", "", b.base, &b.hooks)
-	return a
 }
 
 // AllowRequest reports whether a call may go ahead. It may hand out the one

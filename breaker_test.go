@@ -163,6 +163,19 @@ func TestBreaker_LeaseBeginsAfterHooks(t *testing.T) {
 	})
 }
 
+// The hook is still told of the probe when another caller is refused.
+func TestBreaker_RefusedCallDoesNotBeginLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, func(c *BreakerConfig) { c.FailureThreshold, c.ProbeTimeout = 1, time.Second })
+		b.RecordFailure(KindTimeout)
+		time.Sleep(30 * time.Second)
+		b.OnTransition(func(Transition) { time.Sleep(5 * time.Second) })
+		time.AfterFunc(time.Second, func() { assert.False(t, b.AllowRequest()) })
+		require.True(t, b.AllowRequest())
+		assert.Equal(t, StateHalfOpen, b.State())
+	})
+}
+
 func TestBreaker_NilAndZeroAdmitAll(t *testing.T) {
 	for _, b := range []*Breaker{nil, {}} {
 		for range 5 {

@@ -26,7 +26,7 @@ const (
 	OutcomeFailure   Outcome = Outcome(machine.Failure)   // it is the tool's fault: counts against it
 	OutcomeRejected  Outcome = Outcome(machine.Rejected)  // the tool answered, and refused this request: it is alive, unless NotSent
 	OutcomeThrottled Outcome = Outcome(machine.Throttled) // the tool asked to wait
-	OutcomeNeutral   Outcome = Outcome(machine.Neutral)   // no evidence: cancelled, never sent, denied by a policy
+	OutcomeNeutral   Outcome = Outcome(machine.Neutral)   // no evidence: canceled, never sent, denied by a policy
 )
 
 var outcomeTexts = []string{"success", "failure", "rejected", "throttled", "neutral"}
@@ -348,6 +348,14 @@ func WithVerdict(err error, v Verdict) error {
 		return nil
 	}
 	return &markedError{err, v}
+}
+
+// BadRequest marks an error as the caller's fault: rejected, of kind invalid_request, not
+// sent. It is for arguments that the tool's own code refuses before it sends anything,
+// since a plain error counts against the tool. The model reads its text, see
+// [ModelText]. A nil err is nil.
+func BadRequest(err error) error {
+	return WithVerdict(err, Verdict{Outcome: OutcomeRejected, Kind: KindInvalidRequest, NotSent: true})
 }
 
 type markedError struct {
@@ -695,23 +703,50 @@ func ask(ctx context.Context, classify Classifier, err error) (v Verdict) {
 // them.
 type StopReason uint8
 
-// The stop reasons. README.md says what a host should do about each.
+// The stop reasons, and what a host should do about each.
 const (
-	StopNone                 StopReason = StopReason(machine.Admitted)      // "none"
-	StopCircuitOpen          StopReason = StopReason(machine.CircuitOpen)   // "tool_unavailable:circuit_open"
-	StopProbeInFlight        StopReason = StopReason(machine.ProbeInFlight) // "tool_unavailable:probe_in_flight"
-	StopRateLimited          StopReason = StopReason(machine.RateLimited)   // "tool_unavailable:rate_limited"
-	StopIsolated             StopReason = StopReason(machine.Isolated)      // "tool_unavailable:isolated"
-	StopBusy                 StopReason = iota                              // "tool_unavailable:busy": MaxInFlight permits are out
-	StopUnknownTool                                                         // "tool_unavailable:unknown_tool"
-	StopNonRetryable                                                        // "tool_failure:non_retryable"
-	StopRetryExhausted                                                      // "tool_failure:retry_exhausted"
-	StopRetryBudgetExhausted                                                // "tool_failure:retry_budget_exhausted"
-	StopTimeout                                                             // "tool_failure:timeout": the caller's deadline ended an attempt
-	StopOutcomeUnknown                                                      // "tool_failure:outcome_unknown": a tool with side effects may have run
-	StopContractViolation                                                   // "tool_failure:contract_violation"
-	StopCanceled                                                            // "tool_canceled"
-	RetryAllowed                                                            // "tool_retry:allowed": the verdict that it may go on
+	StopNone StopReason = StopReason(machine.Admitted) // "none": the call succeeded
+
+	// "tool_unavailable:circuit_open": the tool keeps failing, or the last failure of this
+	// call opened its breaker. Go on without the tool until the stated wait is over;
+	// Gate.Offer says which tools to leave out of the next prompt.
+	StopCircuitOpen StopReason = StopReason(machine.CircuitOpen)
+	// "tool_unavailable:probe_in_flight": one call is finding out whether the tool is well.
+	// As for StopCircuitOpen; the tool may be back before the stated wait is over.
+	StopProbeInFlight StopReason = StopReason(machine.ProbeInFlight)
+	// "tool_unavailable:rate_limited": the tool asked for a wait that has not passed, or
+	// that does not fit this call. Come back after the stated wait.
+	StopRateLimited StopReason = StopReason(machine.RateLimited)
+	// "tool_unavailable:isolated": an operator took the tool out, and ends that with Reset.
+	// There is nothing to wait for.
+	StopIsolated StopReason = StopReason(machine.Isolated)
+	// "tool_unavailable:busy": MaxInFlight permits of the tool are out. Try again soon.
+	StopBusy StopReason = iota
+	// "tool_unavailable:unknown_tool": there is no such tool. Tell the model which tools
+	// there are.
+	StopUnknownTool
+	// "tool_failure:non_retryable": the tool rejected the request, or the error is not one
+	// that passes. Show the model what ModelText returns: its arguments may be at fault.
+	StopNonRetryable
+	// "tool_failure:retry_exhausted": every attempt failed, or the next one would not fit
+	// the caller's time. Try later, or another way.
+	StopRetryExhausted
+	// "tool_failure:retry_budget_exhausted": so many calls of this tool fail that retries
+	// only add to its load. Try later, and look at the tool.
+	StopRetryBudgetExhausted
+	// "tool_failure:timeout": the caller's deadline ended an attempt. Give the call more
+	// time, or look at the tool.
+	StopTimeout
+	// "tool_failure:outcome_unknown": a tool with side effects failed and may have acted.
+	// Find out whether it did before you repeat the call.
+	StopOutcomeUnknown
+	// "tool_failure:contract_violation": the answer is not in the agreed format. The tool
+	// has changed, and a person has to look.
+	StopContractViolation
+	// "tool_canceled": the caller gave up.
+	StopCanceled
+	// "tool_retry:allowed" is not an end: Guard.Next and observers get it between attempts.
+	RetryAllowed
 )
 
 var stopTexts = []string{

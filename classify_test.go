@@ -248,3 +248,21 @@ func TestClassify_CauseOfCancelAgainstFloor(t *testing.T) {
 		assert.Equal(t, canceled, verdictAt(ctx, nil, errBusy, time.Second-1, time.Second), "no fair chance")
 	}
 }
+
+func TestBadRequest_IsTheCallersFaultInItsOwnWords(t *testing.T) {
+	assert.NoError(t, BadRequest(nil))
+	guard, err := New(Settings{})
+	require.NoError(t, err)
+	list := Wrap(guard, "list", func(context.Context, string) (string, error) {
+		return "", BadRequest(errors.New("argument 'path' is required"))
+	})
+	for range 5 {
+		_, err = list.Call(t.Context(), "")
+	}
+	text, ok := ModelText(err)
+	assert.True(t, ok)
+	assert.Equal(t, "argument 'path' is required", text)
+	h, _ := guard.Registry().Health("list")
+	assert.Equal(t, uint64(5), h.Rejected)
+	assert.Equal(t, StateClosed, h.State)
+}

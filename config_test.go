@@ -172,15 +172,15 @@ func TestBreakerConfig_ValidateChecksEveryField(t *testing.T) {
 
 func TestGuardConfig_DurationsOfTenYearsAreValid(t *testing.T) {
 	const most = 87600 * time.Hour
-	policy := Policy{Timeout: most, BackoffBase: most, BackoffMax: most, MaxWait: most}
+	policy := Policy{Timeout: most, BackoffBase: most, BackoffMax: most, MaxWait: most, RetryRefill: most}
 	assert.NoError(t, GuardConfig{Default: policy}.Validate())
 	var got []string
-	policy = Policy{Timeout: most + 1, BackoffBase: most + 1, BackoffMax: most + 1, MaxWait: most + 1}
+	policy = Policy{Timeout: most + 1, BackoffBase: most + 1, BackoffMax: most + 1, MaxWait: most + 1, RetryRefill: most + 1}
 	for _, p := range configProblems(t, GuardConfig{Default: policy}.Validate()) {
 		assert.Equal(t, "87600h0m0.000000001s", p.Value)
 		got = append(got, p.Field)
 	}
-	assert.Equal(t, []string{"default.timeout", "default.backoff_base", "default.backoff_max", "default.max_wait"}, got)
+	assert.Equal(t, []string{"default.timeout", "default.backoff_base", "default.backoff_max", "default.max_wait", "default.retry_refill"}, got)
 }
 
 func TestConfig_ValidateReportsEveryProblem(t *testing.T) {
@@ -255,4 +255,14 @@ func TestBreakerConfig_DefaultsAreCheckedBesideWhatIsSet(t *testing.T) {
 		"toolhealth: config: recovery_duration is the default 30s, must be at most max_open_duration, which is 10s")
 	assert.EqualError(t, BreakerConfig{FailureThreshold: 1, RecoveryDuration: time.Hour}.Validate(),
 		"toolhealth: config: recovery_duration is 1h0m0s, must be at most max_open_duration, which is 10m0s")
+}
+
+func TestPolicy_SpreadTakesHalfOfTheRoomAtMost(t *testing.T) {
+	p, longest := newPolicy(Policy{BackoffBase: time.Hour, BackoffMax: time.Hour, MaxWait: Off}), time.Duration(0)
+	for range 1000 { // nearly every draw is longer than that
+		reason, wait, _ := p.nextWait(Verdict{Outcome: OutcomeFailure, Retryable: true, RetryAfter: time.Second}, 1, 21*time.Second)
+		require.Equal(t, RetryAllowed, reason)
+		longest = max(longest, wait)
+	}
+	assert.Equal(t, 11*time.Second, longest)
 }

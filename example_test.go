@@ -542,8 +542,7 @@ func ExampleModelText() {
 	guard := newExampleGuard(nil, nil)
 	search := toolhealth.Wrap(guard, "search", func(_ context.Context, query string) (string, error) {
 		if query == "" {
-			return "", toolhealth.WithVerdict(errors.New("the query is empty, give one word at least"),
-				toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected, Kind: toolhealth.KindInvalidRequest})
+			return "", toolhealth.BadRequest(errors.New("the query is empty, give one word at least"))
 		}
 		return "", &apiError{503}
 	})
@@ -673,6 +672,17 @@ func wrapSearch(guard *toolhealth.Guard, primary, backup searchClient) (*toolhea
 	search := toolhealth.Wrap(guard, "search", primary.Search).
 		Substitute("search_backup", backup.Search) // if its arguments differ, adapt them here
 	return search, search.Validate() // every mistake in the wiring
+}
+
+func callForModel(ctx context.Context, search *toolhealth.Tool[string, string], query string) (string, error) {
+	out, err := search.Call(ctx, query)
+	if err == nil {
+		return out, nil
+	}
+	if text, ok := toolhealth.ModelText(err); ok {
+		return text, nil // the model goes on
+	}
+	return "", err // the caller is gone, or a person has to say yes: end the run
 }
 
 func callThroughGate(ctx context.Context, gate *toolhealth.Gate, tool, args string) string {
@@ -812,10 +822,14 @@ func Example_guard() {
 	failed, _ := errors.AsType[*toolhealth.ToolError](err)
 	fmt.Println(failed.Reason)
 	fmt.Println(failed)
+
+	// This is what the model reads, by now of a breaker that is open.
+	fmt.Println(callForModel(context.Background(), search, "go"))
 	// Output:
 	// search_backup for go <nil>
 	// tool_failure:retry_exhausted
 	// tool failed after 3 attempts: internal error of the tool
+	// tool temporarily unavailable: circuit breaker open; retry after 30s <nil>
 }
 
 // A policy of one tool is whole in Go: start from a copy of the default. This mail is

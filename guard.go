@@ -328,9 +328,9 @@ func (c *call) serve(try func() error) {
 			c.turn = turn{tool: tool, substitute: true}
 			if c.policy, c.broken = c.rules.of(tool); c.broken != nil {
 				c.failBroken(true)
-				continue
+			} else {
+				c.take(c.admit(c.now()), try)
 			}
-			c.take(c.admit(c.now()), try)
 		}
 	}
 	if c.postponed && c.mayReplace() {
@@ -696,7 +696,6 @@ func (c *call) plan() (StopReason, time.Duration) {
 		return reason, wait
 	}
 	if c.token = costs && c.counts != nil; c.token && !c.policy.takeToken(c.counts, c.now()) {
-		c.token = false
 		return StopRetryBudgetExhausted, max(c.last.RetryAfter, 0)
 	}
 	return RetryAllowed, wait

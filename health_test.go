@@ -447,7 +447,8 @@ func TestHealth_LabelsStayUntilReplaced(t *testing.T) {
 
 	g := newWith(t, Settings{Tools: map[string]ToolSettings{"search": {Labels: map[string]string{"server": "set"}}}})
 	g.Registry().RecordSuccess("search", 0)
-	assert.Equal(t, map[string]string{"server": "set"}, healthOf(t, g.Registry(), "search").Labels)
+	require.NoError(t, g.Registry().SetConfig(DefaultConfig()))
+	assert.Equal(t, map[string]string{"server": "set"}, healthOf(t, g.Registry(), "search").Labels, "a Config has no labels")
 	require.NoError(t, g.Registry().Register("search", ToolOptions{Labels: map[string]string{"server": "registered"}}))
 	assert.Equal(t, map[string]string{"server": "registered"}, healthOf(t, g.Registry(), "search").Labels, "before those of the settings")
 
@@ -498,8 +499,11 @@ func TestHealth_LaterOfTwoOperatorsIsNamed(t *testing.T) {
 	})
 	var last string
 	defer r.OnTransition(func(e Transition) { last = e.By })()
-	atOnce(8, func(i int) { r.Isolate("search", fmt.Sprint(i)) })
-	h := healthOf(t, r, "search")
-	assert.Equal(t, last, h.IsolatedBy)
-	assert.Len(t, h.Labels, 1)
+	for range 200 {
+		atOnce(8, func(i int) { r.Isolate("search", fmt.Sprint(i)) })
+		h := healthOf(t, r, "search")
+		require.Equal(t, last, h.IsolatedBy)
+		require.Len(t, h.Labels, 1)
+		r.Reset("search", "")
+	}
 }

@@ -292,7 +292,7 @@ func (e *entry) decide(now int64, want request, hooked bool) (a machine.Answer, 
 		a, ok = e.refuseBusy(now)
 	}
 	if ok && a.Reason != machine.Admitted && p.ObserveOnly {
-		a.Reason, a.Wait = machine.Admitted, 0
+		a.Reason = machine.Admitted
 		e.asides().wouldRefuse.Add(1)
 		if want.permit && !free {
 			e.stats.admitted.Add(1)
@@ -500,9 +500,7 @@ func (r *Registry) settle(n *node, ev *machine.Event, v Verdict, took, now int64
 // reports false if n has left the registry.
 func (r *Registry) apply(n *node, ev *machine.Event, now int64) bool {
 	a, ok := r.change(n, ev, now)
-	if ok {
-		n.Value.deliver(&a, n.Name(), "", r.base, &r.hooks)
-	}
+	n.Value.deliver(&a, n.Name(), "", r.base, &r.hooks) // without ok there is nothing
 	return ok
 }
 
@@ -546,7 +544,6 @@ func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
 		return nil, StopNone
 	}
 	n := r.put(tool, k)
-	n.Value.seen.Store(now)
 	r.enqueue(n)
 	return n, StopNone
 }
@@ -630,7 +627,7 @@ func (e *entry) faded(s *machine.Snapshot, now int64) bool {
 // see notes when the tool was asked for, to the second: so a storm of refusals writes
 // seldom.
 func (e *entry) see(now int64) {
-	if seen := e.seen.Load(); seen == askedLately || now-seen >= int64(time.Second) {
+	if now-e.seen.Load() >= int64(time.Second) { // true after askedLately, but for the first second
 		e.seen.Store(now)
 	}
 }

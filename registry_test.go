@@ -202,6 +202,19 @@ func TestRegistry_ToolInTroubleOrUseIsNotEvicted(t *testing.T) {
 	assert.Equal(t, uint64(101), r.HealthSummary().Untracked)
 }
 
+func TestRegistry_NewNameLooksAtNoMoreThanItsShare(t *testing.T) {
+	r := registryWith(t, func(c *Config) { c.MaxTools = maxLooks + 1 })
+	for i := range maxLooks {
+		failTimes(r, fmt.Sprint("streak", i), 1)
+	}
+	r.RecordSuccess("free", 0)
+	r.AllowRequest("new")
+	assert.NotContains(t, namesOf(r), "new", "what may go is further back")
+	r.AllowRequest("new")
+	assert.Contains(t, namesOf(r), "new")
+	assert.NotContains(t, namesOf(r), "free")
+}
+
 func TestRegistry_ParkedEntryReturnsWhenNothingHoldsIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		hold    func(*Registry, *Gate) func()

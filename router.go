@@ -640,6 +640,9 @@ func (e *ToolError) Error() string {
 	case StopUnknownTool:
 		return ErrUnknownTool.Error()
 	case StopCanceled:
+		if e.Canceled == context.DeadlineExceeded {
+			return "tool call out of time"
+		}
 		return "tool call canceled"
 	case StopOutcomeUnknown:
 		return "tool outcome unknown: the action may have been carried out, check before repeating it"
@@ -820,6 +823,8 @@ func ModelText(err error) (text string, ok bool) {
 			if e != nil {
 				return e.Error(), true
 			}
+		case *refusedError: // a sentinel that the host returned by itself
+			return e.Error(), true
 		}
 	}
 	if slices.Contains(nodes, context.Canceled) {
@@ -831,7 +836,8 @@ func ModelText(err error) (text string, ok bool) {
 
 func (e *ToolError) modelText() (text string, ok bool) {
 	pending := func(c Candidate) bool { return c.Verdict.Outcome == OutcomeNeutral && c.Verdict.Kind == KindDenied }
-	if e.Reason == StopCanceled || e.Canceled == context.Canceled || slices.ContainsFunc(e.Candidates, pending) {
+	outOfTime := e.Canceled == context.DeadlineExceeded
+	if e.Reason == StopCanceled && !outOfTime || e.Canceled == context.Canceled || slices.ContainsFunc(e.Candidates, pending) {
 		return "", false
 	}
 	switch e.Reason {

@@ -819,3 +819,34 @@ func TestGate_RefusalHookEndingGoroutineReleasesNothing(t *testing.T) {
 		})
 	}
 }
+
+// A deadline is no caller that is gone: the model may be told.
+func TestModelText_OutOfTimeIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		guard, err := New(Settings{})
+		require.NoError(t, err)
+		wait := Wrap(guard, "wait", func(ctx context.Context, _ string) (string, error) { <-ctx.Done(); return "", ctx.Err() })
+		for end, want := range map[time.Duration]string{500 * time.Millisecond: "tool call out of time", 2 * time.Second: "tool failed: no answer in time"} {
+			ctx, cancel := context.WithTimeout(t.Context(), end)
+			_, err = wait.Call(ctx, "")
+			cancel()
+			text, ok := ModelText(err)
+			assert.True(t, ok, end)
+			assert.Equal(t, want, text)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		_, err = wait.Call(ctx, "")
+		text, ok := ModelText(err)
+		assert.False(t, ok)
+		assert.Empty(t, text)
+	})
+}
+
+func TestModelText_SentinelIsItsOwnText(t *testing.T) {
+	for _, sentinel := range []error{ErrUnknownTool, ErrCircuitOpen, fmt.Errorf("agent: %w", ErrIsolated)} {
+		text, ok := ModelText(sentinel)
+		assert.True(t, ok)
+		assert.Equal(t, strings.TrimPrefix(sentinel.Error(), "agent: "), text)
+	}
+}

@@ -185,8 +185,10 @@ func TestSettings_MarshalWritesWhatDiffers(t *testing.T) {
 		},
 		MaxTools: 9, RegisteredOnly: true, DeadlineFloor: Off, Observe: unheard,
 	}
+	zero := s.Tools["zero"].Breaker
 	text, err := json.Marshal(s)
 	require.NoError(t, err)
+	assert.Same(t, zero, s.Tools["zero"].Breaker, "the caller's map is not touched")
 	assert.Equal(t, `{"breaker":{"failure_threshold":0,"recovery_duration":"1m0s","probe_timeout":"0s"},`+
 		`"policy":{"max_attempts":3,"timeout":"0s"},`+
 		`"tools":{"mail":{"breaker":{"failure_threshold":3,"recovery_duration":"30s","probe_timeout":"30s","max_open_duration":"10m0s","recovery_growth":1,"probe_successes":1,"failure_rate_window":"1m0s","failure_rate_min_calls":20},`+
@@ -217,7 +219,7 @@ func TestNew_ReportsEveryProblem(t *testing.T) {
 		Breaker: BreakerConfig{FailureThreshold: -2, RecoveryJitter: math.NaN()},
 		Policy:  Policy{Timeout: -time.Second},
 		Tools: map[string]ToolSettings{
-			"a": {Policy: &Policy{Jitter: 2}, Substitutes: []string{"a", "nobody", "b"}},
+			"a": {Policy: &Policy{Jitter: 2}, Substitutes: []string{"a", "unheard of", "b"}},
 			"b": {Breaker: &BreakerConfig{FailureThreshold: 1, RecoveryDuration: Off}},
 		},
 		MaxTools: -2, RegisteredOnly: true, DeadlineFloor: -2,
@@ -232,7 +234,7 @@ toolhealth: config: tools["b"].breaker.recovery_duration is off, must be more th
 toolhealth: config: max_tools is -2, must be between 0 and 16777216, or Off
 toolhealth: config: deadline_floor is -2ns, must be between 0s and 87600h0m0s, or Off
 toolhealth: config: tools["a"].substitutes[0] is "a", must be another tool than the primary
-toolhealth: config: tools["a"].substitutes[1] is "nobody", must be in tools, because registered_only is true`)
+toolhealth: config: tools["a"].substitutes[1] is "unheard of", must be in tools, because registered_only is true`)
 	assert.Equal(t, err, s.Validate())
 }
 
@@ -375,7 +377,7 @@ func TestGuard_SetSettingsIsWholeOrNothing(t *testing.T) {
 		{Breaker: BreakerConfig{FailureThreshold: 1}, Policy: Policy{Timeout: -2}},
 		{Breaker: BreakerConfig{FailureThreshold: -2}, MaxTools: 1},
 		{MaxTools: 1, Tools: map[string]ToolSettings{"x": {Substitutes: []string{"x"}}}},
-		{RegisteredOnly: true, Tools: map[string]ToolSettings{"x": {Substitutes: []string{"nobody"}}}},
+		{RegisteredOnly: true, Tools: map[string]ToolSettings{"x": {Substitutes: []string{"unheard of"}}}},
 	} {
 		var problem *ConfigError
 		assert.ErrorAs(t, g.SetSettings(s), &problem)

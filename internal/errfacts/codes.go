@@ -422,7 +422,7 @@ func (s *shape) statusFields(t reflect.Type) {
 	if p, typ := findPath(t, "Code"); p != nil && isInt(typ) {
 		s.facts = append(s.facts, at(p, func(v reflect.Value, node error) Fact {
 			switch code := v.Int(); {
-			case code >= -32800 && code <= -32000, code == sessionLost: // the reserved codes and cancelled
+			case code >= -32800 && code <= -32000, code == sessionLost: // the reserved codes and "canceled"
 				return Fact{Class: JSONRPC, Code: int(code)}
 			case typ.Kind() == reflect.Int:
 				return s.status(int(code), node)

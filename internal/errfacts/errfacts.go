@@ -46,7 +46,7 @@ const (
 	NotExist            // a file is not there
 	Exist               // a file is there already
 	JSON                // JSON of one side or the other could not be read
-	Canceled            // a context that is not the caller's was cancelled
+	Canceled            // a context that is not the caller's was canceled
 	OpenBreaker         // a circuit breaker of another library refused
 	Nonsense            // the answer was none: malformed, too large, redirects without end
 )

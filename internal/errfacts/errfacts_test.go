@@ -550,7 +550,7 @@ func TestTree_IsWalkedInOrderAndWithinLimits(t *testing.T) {
 	assert.Len(t, nodes, 1)
 }
 
-// A type is looked at once, by whoever comes first, and its values often.
+// A type is looked at once, by the first goroutine that meets it, and its values often.
 func TestManyGoroutinesMeetANewTypeAtOnce(t *testing.T) {
 	t.Parallel()
 	type fresh struct {

@@ -257,7 +257,7 @@ func (x *exploration) fail(format string, args ...any) {
 }
 
 // visit explores all that can follow, and returns in how many ways it can go on
-// to an end where nobody has anything left to do.
+// to an end where no caller has anything left to do.
 func (x *exploration) visit(w *world) float64 {
 	key := x.key(w)
 	if n, ok := x.seen[string(key)]; ok {
@@ -601,7 +601,7 @@ func (x *exploration) checkState(w *world) {
 		}
 	}
 
-	// Nobody is shut out for longer than is documented.
+	// No caller is shut out for longer than is documented.
 	if bound := s.Params.maxOpen; bound > 0 && !unknown {
 		longest := s.Params.maxStated // closed: a throttle, and nothing else
 		if seen.State == Open {
@@ -628,8 +628,8 @@ func (x *exploration) checkState(w *world) {
 	x.checkRecovery(w, next, a)
 }
 
-// checkRecovery finds a way back to closed that needs nobody's help: wait as told
-// and let probes succeed. Where nobody knows when, the operator resets.
+// checkRecovery finds a way back to closed that needs no help: wait as told
+// and let probes succeed. Where the wait is unknown, the operator resets.
 func (x *exploration) checkRecovery(w *world, asked *Snapshot, a Answer) {
 	s, now := &w.snap, w.now
 	for range s.Params.successes + 1 {
@@ -696,7 +696,7 @@ func (x *exploration) checkSwap(w *world, c *caller, before, next *Snapshot, a *
 	case OpBegin:
 		x.checkReport(c, before, next)
 	case OpAdmit:
-		if a.Reason != Admitted { // whoever is refused does not make others wait
+		if a.Reason != Admitted { // a refused caller does not make others wait
 			_, was := x.refusal(before, now)
 			if a.Wait > was {
 				x.fail("asking moved the next probe from %d to %d", now+was, now+a.Wait)

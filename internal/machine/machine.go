@@ -396,7 +396,7 @@ func (s *Snapshot) admit(ev *Event, now int64, a *Answer) Cause {
 	}
 	s.State, s.Since, s.limited, s.lost = HalfOpen, now, false, false
 	s.Until = later(now, lease)
-	if ev.Hooked && lease != Forever { // a hook that hangs must not keep the probe for ever
+	if ev.Hooked && lease != Forever { // a hook that hangs must not keep the probe forever
 		s.untold, s.Until = true, later(now, max(lease, s.Params.Patience()))
 	}
 	s.lease, s.cooldown = lease, s.Params.cooldown(s.failed, ev.Draw)
@@ -455,7 +455,7 @@ func (s *Snapshot) throttle(ev *Event, now int64) {
 // fail counts a failure of the current closed period and opens s if it is one
 // too many. Only a failure opens: a success does not.
 func (s *Snapshot) fail(ev *Event, now int64) Cause {
-	if s.Params.window > 0 && s.Streak > 0 && now-s.failedAt > s.Params.window {
+	if s.Params.window > 0 && now-s.failedAt > s.Params.window {
 		s.Streak = 0
 	}
 	s.countFailure(ev)

@@ -112,6 +112,27 @@ func TestSnapshot_FadesAfterPatience(t *testing.T) {
 	assert.Equal(t, int64(Forever), s.FadesAt(Forever-1))
 }
 
+// The cooldown of the table is 30 s, and the last failure came at 900 s.
+func TestSnapshot_FailedWithinCooldown(t *testing.T) {
+	for _, c := range []struct {
+		snapshot string
+		now      int64
+		want     bool
+	}{
+		{"streak=1", 900, true},
+		{"streak=1", 929, true},
+		{"streak=1", 930, false},
+		{"streak=1 since=929", 0, true}, // an earlier time is the time of the state
+		{"streak=1 since=930", 0, false},
+		{"streak=0", 900, false},
+		{"streak=3 state=open", 900, false},
+		{"streak=3 state=half-open", 900, false},
+	} {
+		got := stepSituation(t, c.snapshot).FailedWithinCooldown(c.now * stepSecond)
+		assert.Equal(t, c.want, got, "%s at %d", c.snapshot, c.now)
+	}
+}
+
 func TestStep_BoundaryOfTimeBelongsToTheLaterSide(t *testing.T) {
 	reasonAt := func(text string, now int64) string {
 		s := stepSituation(t, text)
@@ -204,6 +225,28 @@ func TestStep_JitterIsDrawnForOpeningRestartingAndProbing(t *testing.T) {
 	assert.Equal(t, 36*stepSecond, a.changes[0].Wait)
 }
 
+func TestStep_CallThatMayNotProbeIsRefusedWhereOthersProbe(t *testing.T) {
+	for text, want := range map[string]struct {
+		reason Reason
+		wait   int64
+	}{
+		"state=closed":                                              {Admitted, 0},
+		"state=closed until=1010":                                   {RateLimited, 10},
+		"state=open since=900 until=1010":                           {CircuitOpen, 10},
+		"state=open since=900 until=1000":                           {CircuitOpen, 30}, // the wait for a probe is unknown: one cooldown
+		"state=half-open since=900 until=1010 lease=20 cooldown=30": {ProbeInFlight, 40},
+		"state=half-open since=900 until=970 lease=20 cooldown=30":  {CircuitOpen, 30},
+	} {
+		s := stepSituation(t, text)
+		got, a := Step(s, &Event{Op: OpAdmit, NoProbe: true}, 1000*stepSecond)
+		as := s.AsOf(1000 * stepSecond)
+		assert.Equal(t, want.reason, a.Reason, text)
+		assert.Equal(t, want.wait*stepSecond, a.Wait, text)
+		assert.False(t, a.Probe, text)
+		assert.Equal(t, [2]any{as.State, as.Epoch}, [2]any{got.State, got.Epoch}, text)
+	}
+}
+
 func TestStep_LeaseIsAtLeastItsFloorAndWhatWasLearned(t *testing.T) {
 	due := stepSituation(t, "state=open since=900 until=990")
 	for _, c := range []struct {
@@ -230,8 +273,8 @@ func TestStep_LeaseIsAtLeastItsFloorAndWhatWasLearned(t *testing.T) {
 	s.Params = stepParams(func(b *Config) { b.ProbeTimeout = 0 })
 	s.learned = 50 * stepSecond
 	s, a := Step(s, &Event{Op: OpAdmit, LeaseFloor: 45 * stepSecond}, 1000*stepSecond)
-	assert.Equal(t, int64(Forever), s.Until, "no lease is for ever, whatever was learned")
-	assert.Equal(t, int64(0), a.changes[0].Wait, "nobody knows")
+	assert.Equal(t, int64(Forever), s.Until, "a lease that is off never ends, whatever was learned")
+	assert.Equal(t, int64(0), a.changes[0].Wait, "the wait is unknown")
 }
 
 func TestStep_LateSuccessOfProbeLengthensTheNextLease(t *testing.T) {
@@ -422,6 +465,11 @@ func TestStep_FailureRateBoundaries(t *testing.T) {
 	assert.Equal(t, CauseFailureRate, cause(3, 30, same), "three of thirty are a tenth, exactly")
 	assert.Equal(t, CauseNone, cause(3, 31, same))
 	assert.Equal(t, CauseNone, cause(3, 29, same), "too few calls")
+	half := func(c *Config) { c.FailureRate = 0.5 }
+	assert.Equal(t, CauseNone, cause(500_000_000, 1_000_000_001, half), "one call of many more than half")
+	assert.Equal(t, CauseFailureRate, cause(500_000_000, 1_000_000_000, half))
+	before := ^uint64(0) // one less than when the window began
+	assert.Equal(t, CauseFailureRate, cause(30, before, same), "a count from before the window: its failures are the calls")
 	assert.Equal(t, CauseNone, cause(3, 30, func(c *Config) { c.FailureRate = 0 }), "off")
 	assert.Equal(t, CauseFailureRate, cause(1, 1, func(c *Config) { c.FailureRate, c.FailureRateMinCalls = 1, 0 }), "no calls are needed")
 	assert.Equal(t, CauseFailureRate, cause(2, 2_000_000, func(c *Config) { c.FailureRate = 1e-9 }), "no rate is rounded to off")
@@ -498,7 +546,7 @@ func TestStep_FailureRestartsCooldownOnlyForward(t *testing.T) {
 	assert.False(t, next.limited, "the wait is now the cooldown's")
 	s.Params = stepParams(func(c *Config) { c.MaxOpenDuration = 0 })
 	next, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, 5000*stepSecond)
-	assert.Equal(t, 5030*stepSecond, next.Until, "without a bound it restarts for ever")
+	assert.Equal(t, 5030*stepSecond, next.Until, "without a bound it restarts forever")
 }
 
 func TestStep_WaitThatEndsAtTheSameMomentKeepsItsReason(t *testing.T) {
@@ -562,6 +610,7 @@ func TestStep_ConfigurationBringsLeaseToProbeWithout(t *testing.T) {
 	}
 	assert.Equal(t, int64(Forever), lease(0).Until)
 	assert.Equal(t, 1045*stepSecond, lease(20*time.Second).Until, "as long as was learned")
+	assert.Equal(t, 1045*stepSecond, lease(1).Until, "the shortest lease is one, too")
 	assert.Equal(t, 1060*stepSecond, lease(time.Minute).Until)
 	assert.Equal(t, 60*stepSecond, lease(time.Minute).lease, "and so does a sign of life")
 	s = stepSituation(t, "state=half-open since=990 until=1010 lease=20 cooldown=30")

@@ -74,6 +74,17 @@ func TestGuard_CheckErrorMeansWhatItIsMarkedAs(t *testing.T) {
 	})
 }
 
+// What the check marks is its word, also that the tool was not reached.
+func TestGuard_CheckErrorMarkedAsNotSentIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) { c.Default.SideEffects = true })
+		_, err := toolhealth.Call(t.Context(), g, "a", func(context.Context, string) (flagged, error) { runs++; return flagged{IsError: true}, nil }, flaggedIs(unreachable))
+		assert.Equal(t, 2, runs)
+		assert.True(t, toolError(t, err).Verdict.NotSent)
+	})
+}
+
 func TestGuard_RetriedGoodResultIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0

@@ -146,7 +146,8 @@ func TestGuardConfig_WrongPolicyOfFailsTheCall(t *testing.T) {
 	assert.ErrorContains(t, toolError(t, err).Candidates[0].Err, `PolicyOf panicked for "panics": no idea`)
 	assert.Zero(t, actor.runs())
 
-	out, err := toolhealth.Call(t.Context(), g, "a", func(_ context.Context, tool string) (string, error) {
+	ctx, info := toolhealth.WithCallInfo(t.Context())
+	out, err := toolhealth.Call(ctx, g, "a", func(_ context.Context, tool string) (string, error) {
 		if tool == "a" {
 			return "", errBroken
 		}
@@ -154,6 +155,9 @@ func TestGuardConfig_WrongPolicyOfFailsTheCall(t *testing.T) {
 	})
 	require.NoError(t, err)
 	assert.Equal(t, "answer of c", out, "a substitute without a policy is passed over")
+	require.Len(t, info.Skipped, 2)
+	assert.Equal(t, "b", info.Skipped[1].Tool)
+	assert.ErrorContains(t, info.Skipped[1].Err, "retry_budget")
 }
 
 // Each answer counts, however many there are and although answers are remembered.

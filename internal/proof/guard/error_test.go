@@ -138,7 +138,7 @@ func TestGuard_IsolatedAndUnknownToolsLendNoWait(t *testing.T) {
 		var final toolhealth.Event
 		g := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) {
 			c.Observe = func(_ context.Context, e toolhealth.Event) { final = e }
-		}, "b", "nobody knows it")
+		}, "b", "unheard of")
 		failTimes(r, "a", 3)
 		require.True(t, r.Isolate("b", ""))
 		_, err := toolhealth.Call(t.Context(), g, "a", plays().run)

@@ -308,6 +308,39 @@ func TestGuard_RetryEndedByHookCostsNoToken(t *testing.T) {
 	})
 }
 
+// While the substitute runs, another call opens the primary's breaker, so that the
+// attempt that was put off is its probe.
+func TestGuard_PostponedAttemptEndedByHookCostsNoToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := registryWith(t, func(c *toolhealth.Config) {
+			c.Breaker.FailureThreshold, c.Breaker.RecoveryDuration = 2, time.Millisecond
+		})
+		g := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) { c.Default.RetryRefill = toolhealth.Off }, "b")
+		probes := 0
+		defer r.OnTransition(func(e toolhealth.Transition) {
+			if e.To == toolhealth.StateHalfOpen {
+				probes++
+				runtime.Goexit()
+			}
+		})()
+		endsGoroutine(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			_, _ = toolhealth.Call(ctx, g, "a", func(_ context.Context, tool string) (int, error) {
+				if tool == "a" {
+					time.Sleep(3 * time.Second)
+				} else {
+					r.RecordFailure("a", 0)
+				}
+				return 0, errBusy
+			})
+		})
+		assert.Equal(t, 1, probes)
+		r.Reset("a", "")
+		assert.Equal(t, 10, retriesLeft(t, g, "a"))
+	})
+}
+
 func TestGuard_ObserverEndingGoroutineKeepsReason(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool   func(cancel func()) error
@@ -365,4 +398,29 @@ func TestGuard_AnswerReturnsTenthOfTokenWhenHookEndsGoroutine(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Start ends the second attempt before it is one, and the Classifier calls that not sent,
+// too. What the first attempt has taken back must not be taken back again.
+func TestGuard_GoexitInStartTakesBackNothing(t *testing.T) {
+	r := patient(t)
+	side := func(c *toolhealth.GuardConfig) { c.Default.SideEffects, c.Default.BackoffBase = true, 1 }
+	g := guardOverGate(t, &toolhealth.Gate{Registry: r, Classify: func(context.Context, error) toolhealth.Verdict { return unreachable }}, func(c *toolhealth.GuardConfig) {
+		side(c)
+		c.Start = func(ctx context.Context, e toolhealth.Event) context.Context {
+			if e.Attempt == 2 {
+				runtime.Goexit()
+			}
+			return ctx
+		}
+	})
+	var ended context.Context // of an attempt
+	_, err := toolhealth.Call(t.Context(), guardOn(t, r, nil), "outer", func(ctx context.Context, tool string) (string, error) {
+		ended = context.WithoutCancel(ctx)
+		return tool, nil
+	})
+	require.NoError(t, err)
+	endsGoroutine(func() { _, _ = toolhealth.Call(ended, g, "a", plays(errBusy).run) })
+	_, err = toolhealth.Call(ended, guardOn(t, r, side), "b", plays().run)
+	assert.NoError(t, err)
 }

@@ -44,6 +44,8 @@ func TestLogValue_IsOneGroupOfAttributes(t *testing.T) {
 			Tool: "a", To: toolhealth.StateOpen, Epoch: 2, Cause: toolhealth.CauseFailureThreshold, When: at, Streak: 3, Kind: toolhealth.KindTimeout, Wait: 30 * time.Second},
 		`tool=a from=open to=half-open cause=probe_admitted epoch=3 streak=3`: toolhealth.Transition{
 			Tool: "a", From: toolhealth.StateOpen, To: toolhealth.StateHalfOpen, Epoch: 3, Cause: toolhealth.CauseProbeAdmitted, Streak: 3, Wait: time.Minute},
+		`tool=a from=closed to=open cause=isolated epoch=2 by=alice wait=1ns`: toolhealth.Transition{
+			Tool: "a", To: toolhealth.StateOpen, Epoch: 2, Cause: toolhealth.CauseIsolated, By: "alice", Wait: 1},
 		`from=open to=closed cause=reset epoch=4 by=alice`: toolhealth.Transition{From: toolhealth.StateOpen, Epoch: 4, Cause: toolhealth.CauseReset, Kind: toolhealth.KindTimeout, By: "alice"},
 
 		`tool=a attempt=1 outcome=success took=1s`: toolhealth.Event{Tool: "a", Served: "a", Attempt: 1, Took: time.Second},

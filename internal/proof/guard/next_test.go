@@ -174,3 +174,9 @@ func TestGuardNext_FailureThatOpensDuringThrottleStops(t *testing.T) {
 		assert.Equal(t, toolhealth.RetryAllowed, probe.Reason, "a throttle alone is waited out")
 	})
 }
+
+func TestGuardNext_StatesNoWaitOfItsOwnWithoutToken(t *testing.T) {
+	g := guardOn(t, patient(t), nil)
+	retriesLeft(t, g, "a")
+	assert.Equal(t, toolhealth.Decision{Reason: toolhealth.StopRetryBudgetExhausted, Streak: 1}, g.Next("a", 1, retryable))
+}

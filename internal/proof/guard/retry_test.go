@@ -273,6 +273,7 @@ func TestGuard_IsolationDuringAttemptEndsCall(t *testing.T) {
 	e := toolError(t, err)
 	assert.Equal(t, toolhealth.StopIsolated, e.Reason)
 	assert.Zero(t, e.RetryAfter, "there is nothing to wait for")
+	assert.Equal(t, 30*time.Second, e.Candidates[0].RetryAfter, "as in a refusal")
 	assert.Equal(t, 1, e.Attempts)
 	assert.ErrorIs(t, err, toolhealth.ErrIsolated)
 }

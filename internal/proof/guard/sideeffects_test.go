@@ -103,3 +103,44 @@ func TestGuard_OuterCallDoesNotRepeatInnerUnknownOutcome(t *testing.T) {
 		assert.Equal(t, 3, mails.runs())
 	})
 }
+
+// The tool function has lost its ctx on the way to the inner call.
+func TestGuard_OuterCallHeedsInnerUnknownOutcomeWithoutItsContext(t *testing.T) {
+	g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) {
+		c.Tools = map[string]toolhealth.Policy{"send_mail": bare(toolhealth.Policy{SideEffects: true})}
+	})
+	mails := failing(errBusy)
+	_, err := toolhealth.Call(t.Context(), g, "a", func(context.Context, string) (string, error) {
+		return toolhealth.Call(context.Background(), g, "send_mail", mails.run)
+	})
+	assert.Equal(t, 1, mails.runs())
+	assert.Equal(t, toolhealth.StopOutcomeUnknown, toolError(t, err).Reason)
+}
+
+// The attempt has failed, so the call is about to repeat it, and a goroutine that it has
+// left must not act a second time.
+func TestGuard_CallInAttemptThatWasGivenUpIsCanceled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) {
+			c.Tools = map[string]toolhealth.Policy{"send_mail": bare(toolhealth.Policy{SideEffects: true})}
+		})
+		mails, late := plays(), make(chan error, 1)
+		outer := plays(errBusy)
+		_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, tool string) (string, error) {
+			if outer.runs() == 0 {
+				go func() {
+					time.Sleep(time.Second)
+					_, err := toolhealth.Call(context.WithoutCancel(ctx), g, "send_mail", mails.run)
+					late <- err
+				}()
+			}
+			return outer.run(ctx, tool)
+		})
+		require.NoError(t, err)
+		e := toolError(t, <-late)
+		assert.Zero(t, mails.runs())
+		assert.Equal(t, toolhealth.StopCanceled, e.Reason)
+		assert.Equal(t, toolhealth.KindCanceled, e.Kind)
+		assert.EqualError(t, e.Cause(), "the attempt around this call was given up")
+	})
+}

@@ -78,8 +78,10 @@ func TestGuard_WaitsIfNoSubstituteIsFree(t *testing.T) {
 			r := patient(t)
 			g := guardWithBackups(t, r, nil, "b")
 			tools, start := cast{"a": plays(throttledFor(25 * time.Second)), "b": plays()}, time.Now()
-			require.NoError(t, use(t.Context(), r, g, tools.run), name)
+			ctx, info := toolhealth.WithCallInfo(t.Context())
+			require.NoError(t, use(ctx, r, g, tools.run), name)
 			assert.Equal(t, 25*time.Second, time.Since(start), name)
+			assert.Empty(t, info.Skipped, "%s: it was not asked", name)
 			assert.Equal(t, 2, tools["a"].runs(), name)
 			assert.Zero(t, tools["b"].runs(), name)
 		})
@@ -236,6 +238,7 @@ func TestGuard_RetryThatMayNotFitYieldsToSubstitute(t *testing.T) {
 				assert.Equal(t, c.names, names)
 				if info.Served == "b" {
 					assert.Equal(t, toolhealth.StopRetryExhausted, info.Skipped[0].Reason)
+					assert.Zero(t, info.Skipped[0].RetryAfter, "the tool stated no wait")
 					assert.Equal(t, 10, retriesLeft(t, g, "a"))
 				} else {
 					assert.Equal(t, uint64(1), healthOf(t, r, "a").Guard.Retries)

@@ -29,7 +29,7 @@ func TestRegistry_InventedNamesThatFailOnceFade(t *testing.T) {
 		}
 		time.Sleep(10*time.Minute - 1)
 		assert.False(t, fails(), "untracked: it has no breaker")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		assert.True(t, fails())
 		for i := range 500 {
 			r.AllowRequest(fmt.Sprint("other", i))
@@ -97,7 +97,7 @@ func TestRegistry_WhatIsKnownFadesUnlessItIsInUse(t *testing.T) {
 				}
 				time.Sleep(s.fades - 1)
 				assert.False(t, tracked())
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				assert.True(t, tracked())
 			})
 		})
@@ -130,6 +130,36 @@ func TestRegistry_AskingKeepsStreak(t *testing.T) {
 	})
 }
 
+// The probe is lost, and without a lease only Patience ends the wait for it.
+func TestRegistry_AskingKeepsProbeWithoutLease(t *testing.T) {
+	for name, ask := range map[string]func(*toolhealth.Registry){
+		"by name": func(r *toolhealth.Registry) { assert.False(t, r.AllowRequest("old")) },
+		"for a permit": func(r *toolhealth.Registry) {
+			_, err := (&toolhealth.Gate{Registry: r}).Allow(t.Context(), "old")
+			assert.ErrorIs(t, err, toolhealth.ErrProbeInFlight)
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := registryWith(t, func(c *toolhealth.Config) {
+				c.MaxTools, c.Breaker.MaxOpenDuration, c.Breaker.ProbeTimeout = 1, time.Minute, toolhealth.Off
+			})
+			failTimes(r, "old", 3)
+			time.Sleep(30 * time.Second)
+			require.True(t, r.AllowRequest("old"))
+			for range 3 {
+				time.Sleep(59 * time.Second)
+				ask(r)
+			}
+			time.Sleep(59 * time.Second)
+			r.AllowRequest("new")
+			assert.Equal(t, []string{"old"}, namesOf(r), name)
+			time.Sleep(time.Second)
+			r.AllowRequest("new")
+			assert.Equal(t, []string{"new"}, namesOf(r), name)
+		})
+	}
+}
+
 func TestRegistry_EvictionSparesWhatGuardKeeps(t *testing.T) {
 	policy := func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts, c.Default.RetryBudget = 2, 2 }
 	again := toolhealth.WithVerdict(errors.New("again"), toolhealth.Verdict{Outcome: toolhealth.OutcomeThrottled, Retryable: true, RetryAfter: 20 * time.Second})
@@ -158,6 +188,7 @@ func TestRegistry_EvictionSparesWhatGuardKeeps(t *testing.T) {
 	t.Run("a budget that is not full", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := full(t)
+			time.Sleep(time.Hour)
 			g := guardOn(t, r, policy)
 			_, err := toolhealth.Call(t.Context(), g, "old", func(context.Context, string) (int, error) {
 				return 0, toolhealth.WithVerdict(errors.New("again"), toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindTimeout, Retryable: true})
@@ -166,6 +197,7 @@ func TestRegistry_EvictionSparesWhatGuardKeeps(t *testing.T) {
 			r.RecordSuccess("old", 0) // nothing but the budget is left
 			time.Sleep(9 * time.Minute)
 			assert.Equal(t, []string{"old"}, ask(r))
+			r.AllowRequest("old") // and is no retry
 			time.Sleep(time.Minute)
 			assert.Equal(t, []string{"new"}, ask(r))
 		})

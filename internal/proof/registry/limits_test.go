@@ -91,6 +91,23 @@ func TestRegistry_ObserveOnlyKeepsNoPermitOfHookThatEndsGoroutine(t *testing.T) 
 	})
 }
 
+func TestRegistry_HookThatEndsGoroutineAskingByNameFreesNoPermit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := toolhealth.NewRegistry()
+		failTimes(r, "search", 3)
+		time.Sleep(30 * time.Second)
+		stop := r.OnTransition(func(toolhealth.Transition) { runtime.Goexit() })
+		endsGoroutine(func() {
+			r.AllowRequest("search")
+			t.Error("the hook has not ended the goroutine")
+		})
+		stop()
+		_, err := (&toolhealth.Gate{Registry: r}).Allow(t.Context(), "search")
+		require.NoError(t, err, "the probe was given back")
+		assert.Equal(t, uint64(1), healthOf(t, r, "search").InFlight)
+	})
+}
+
 func TestRegistry_ObserveOnlyStopsNoRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := registryWith(t, func(c *toolhealth.Config) { c.Breaker.ObserveOnly, c.Breaker.FailureThreshold = true, 1 })

@@ -388,10 +388,10 @@ func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
 		ConsecutiveFailures: int(s.Streak),
 		LastFailure:         Kind(s.Kind),
 		RefusedInRow:        e.stats.refusedInRow(),
+		RejectedInRow:       e.stats.rejectedInRow.Load(),
 		Trips:               s.Trips,
 		Epoch:               s.Epoch,
 		Since:               r.base.Add(time.Duration(s.Since)),
-		RejectedInRow:       e.stats.rejectedInRow.Load(),
 		InFlight:            e.stats.inFlight(),
 	}
 	h.Status = statusOf(h)

@@ -41,7 +41,7 @@ type Stats struct {
 	sumBad    atomic.Int64 // ns of all failures
 	throttled atomic.Uint64
 
-	// Each is nil until the first one of it, and set once. The sums are the totals, so
+	// Each is nil until the first call of it, and set once. The sums are the totals, so
 	// that the two cannot disagree.
 	failures   atomic.Pointer[datedCounts]
 	rejections atomic.Pointer[datedCounts]
@@ -54,11 +54,12 @@ type kindCounts [numKinds]atomic.Uint64
 
 func (c *kindCounts) add(kind Kind) { c[kindOfError(kind)].Add(1) }
 
-// datedCounts are a kindCounts that knows when the last call ended.
+// datedCounts are kindCounts with the time of the last call.
 type datedCounts struct {
 	kindCounts
-	// last is the registry's time of the last call, 0 without a registry. A call raises
-	// it and then counts itself, so who sees a call counted sees its time or a later one.
+	// last is when the last call ended in the registry's time, 0 without a registry. A
+	// call raises it and then counts itself, so a reader that sees a call counted sees
+	// its time or a later one.
 	last atomic.Int64
 }
 
@@ -120,7 +121,8 @@ func (s *Stats) RecordFailure(kind Kind, took time.Duration) {
 	s.failure(kind, int64(took), 0)
 }
 
-// RecordRejected counts a call that the tool answered by refusing the request.
+// RecordRejected counts a call that the tool answered by refusing the request. As in
+// the other methods, KindNone counts as KindUnknown.
 func (s *Stats) RecordRejected(kind Kind) { s.rejection(kind, 0) }
 
 // RecordThrottled counts a call that the tool asked to be repeated later.
@@ -305,8 +307,7 @@ type Counts struct {
 	Refused   uint64          `json:"refused"`                    // calls that were not made
 
 	// Rejected and Neutral by kind, Refused by reason; nil without any. They add up to
-	// the totals. Kind unauthorized means old credentials, invalid_request wrong
-	// arguments.
+	// the totals.
 	RejectedByKind  map[Kind]uint64       `json:"rejections_by_kind,omitempty"`
 	NeutralByKind   map[Kind]uint64       `json:"neutrals_by_kind,omitempty"`
 	RefusedByReason map[StopReason]uint64 `json:"refusals_by_reason,omitempty"`

@@ -350,11 +350,12 @@ func WithVerdict(err error, v Verdict) error {
 	return &markedError{err, v}
 }
 
-// BadRequest marks an error as the caller's fault: rejected, of kind invalid_request. It
-// is for arguments that the tool's own code checks, since a plain error counts against
-// the tool; the model reads its text, see [ModelText]. A nil err is nil.
+// BadRequest marks an error as the caller's fault: rejected, of kind invalid_request, not
+// sent. It is for arguments that the tool's own code refuses before it sends anything,
+// since a plain error counts against the tool. The model reads its text, see
+// [ModelText]. A nil err is nil.
 func BadRequest(err error) error {
-	return WithVerdict(err, Verdict{Outcome: OutcomeRejected, Kind: KindInvalidRequest})
+	return WithVerdict(err, Verdict{Outcome: OutcomeRejected, Kind: KindInvalidRequest, NotSent: true})
 }
 
 type markedError struct {

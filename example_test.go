@@ -541,8 +541,7 @@ func ExampleModelText() {
 	guard := newExampleGuard(nil, nil)
 	search := toolhealth.Wrap(guard, "search", func(_ context.Context, query string) (string, error) {
 		if query == "" {
-			return "", toolhealth.WithVerdict(errors.New("the query is empty, give one word at least"),
-				toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected, Kind: toolhealth.KindInvalidRequest})
+			return "", toolhealth.BadRequest(errors.New("the query is empty, give one word at least"))
 		}
 		return "", &apiError{503}
 	})

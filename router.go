@@ -823,6 +823,8 @@ func ModelText(err error) (text string, ok bool) {
 			if e != nil {
 				return e.Error(), true
 			}
+		case *refusedError: // a sentinel that the host returned by itself
+			return e.Error(), true
 		}
 	}
 	if slices.Contains(nodes, context.Canceled) {

@@ -874,3 +874,11 @@ func TestRuleSet_RemembersWhatPolicyOfSays(t *testing.T) {
 	}
 	assert.NotSame(t, of(maxAsked+1), of(maxAsked+1), "one too many")
 }
+
+func TestModelText_SentinelIsItsOwnText(t *testing.T) {
+	for _, sentinel := range []error{ErrUnknownTool, ErrCircuitOpen, fmt.Errorf("agent: %w", ErrIsolated)} {
+		text, ok := ModelText(sentinel)
+		assert.True(t, ok)
+		assert.Equal(t, strings.TrimPrefix(sentinel.Error(), "agent: "), text)
+	}
+}

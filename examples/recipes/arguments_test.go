@@ -15,9 +15,7 @@ func decodeArguments(text string, into any) error {
 	if err != nil {
 		err = fmt.Errorf("bad arguments: %w", err)
 	}
-	return toolhealth.WithVerdict(err, toolhealth.Verdict{
-		Outcome: toolhealth.OutcomeRejected, Kind: toolhealth.KindInvalidRequest, NotSent: true,
-	})
+	return toolhealth.BadRequest(err)
 }
 
 // decodeAnswer reads what the tool wrote. If that is no good, the tool has failed.

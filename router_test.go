@@ -843,6 +843,38 @@ func TestModelText_OutOfTimeIsTold(t *testing.T) {
 	})
 }
 
+func TestRegistry_ToolWithHalfTheScoreDoesNotFalter(t *testing.T) {
+	r := NewRegistry()
+	r.RecordSuccess("search", 0)
+	failTimes(r, "search", 1)
+	stats := &r.table.Get("search").Value.stats
+	stats.missing.Store(ewmaOne / 2)
+	require.Equal(t, 0.5, stats.Read().Score())
+	assert.False(t, r.falters("search"))
+	stats.missing.Add(ewmaOne / 100)
+	assert.True(t, r.falters("search"))
+}
+
+func TestRuleSet_RemembersWhatPolicyOfSays(t *testing.T) {
+	attempts := 0
+	rs := newRuleSet(new(Gate), GuardConfig{PolicyOf: func(_ string, p Policy) Policy { p.MaxAttempts = attempts; return p }})
+	of := func(n int) *policy {
+		attempts = n
+		p, err := rs.of("a")
+		require.NoError(t, err)
+		return p
+	}
+	assert.Same(t, rs.usual, of(0))
+	var known []*policy
+	for n := range maxAsked {
+		known = append(known, of(n+1))
+	}
+	for n, p := range known {
+		assert.Same(t, p, of(n+1))
+	}
+	assert.NotSame(t, of(maxAsked+1), of(maxAsked+1), "one too many")
+}
+
 func TestModelText_SentinelIsItsOwnText(t *testing.T) {
 	for _, sentinel := range []error{ErrUnknownTool, ErrCircuitOpen, fmt.Errorf("agent: %w", ErrIsolated)} {
 		text, ok := ModelText(sentinel)

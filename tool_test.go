@@ -110,8 +110,9 @@ func TestTool_CopyLeavesOriginal(t *testing.T) {
 	failing := Wrap(g, "a", down)
 	one := failing.Substitute("b", answers("b"))
 	two, three := one.Substitute("c", answers("c")), one.Substitute("d", answers("d"))
+	four := one.Substitute("c", answers("another c"))
 	g.Registry().Isolate("b", "")
-	for tool, want := range map[*Tool[query, string]]string{two: "c has x", three: "d has x"} {
+	for tool, want := range map[*Tool[query, string]]string{two: "c has x", three: "d has x", four: "another c has x"} {
 		out, err := tool.Call(t.Context(), query{"x"})
 		assert.NoError(t, err)
 		assert.Equal(t, want, out)

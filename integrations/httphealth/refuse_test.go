@@ -104,3 +104,12 @@ func TestUnavailable_OtherErrorsStayErrors(t *testing.T) {
 		assert.Equal(t, err, got)
 	}
 }
+
+func TestUnavailable_IsWholeAnswerWithTheLeastWait(t *testing.T) {
+	res, err := httphealth.Unavailable(nil, &toolhealth.Refusal{Tool: "api", Reason: toolhealth.StopCircuitOpen, RetryAfter: 1})
+	require.NoError(t, err)
+	defer res.Body.Close()
+	assert.Equal(t, "1", res.Header.Get("Retry-After"))
+	assert.Equal(t, [2]int{1, 1}, [2]int{res.ProtoMajor, res.ProtoMinor})
+	assert.Equal(t, "HTTP/1.1", res.Proto)
+}

@@ -74,19 +74,18 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if c.permit, err = t.gate().Allow(c.ctx, name); err != nil {
 		return t.refuse(req, err)
 	}
-	ended := false
+	followed := false
 	defer func() { // Base panics, ends the goroutine, or returns nothing
-		if !ended {
+		if !followed {
 			c.permit.Release()
 		}
 	}()
 	res, err := base.RoundTrip(req)
 	switch {
 	case err != nil:
-		ended = true
 		c.permit.Done(c.ctx, err)
 	case res != nil:
-		ended = true
+		followed = true
 		c.follow(res)
 	}
 	return res, err

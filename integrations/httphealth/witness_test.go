@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,9 @@ func TestWitness_NotesErrors(t *testing.T) {
 		{"nothing listens", "failure connection retry unsent", []string{down.URL}},
 		{"reset", "failure connection retry", []string{serve(t, func(w http.ResponseWriter, _ *http.Request) { reset(t, w, "") })}},
 		{"body cut", "failure connection retry", []string{broken}},
+		{"body cut, JSON", "failure connection retry", []string{serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			reset(t, w, strings.Replace(cut(200), "\r\n", "\r\nContent-Type: application/json\r\n", 1))
+		})}},
 		{"body of a failure cut", "failure server_error retry", []string{serve(t, func(w http.ResponseWriter, _ *http.Request) { reset(t, w, cut(503)) })}},
 		{"the last one speaks", "success", []string{sorry, broken, fine}},
 		{"the last one speaks, failed", "failure server_error retry", []string{fine, sorry}},

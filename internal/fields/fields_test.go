@@ -438,3 +438,32 @@ func (c whole) resolved() whole {
 	}
 	return c
 }
+
+func TestField_RuleNamesTheValueAsItIsMeant(t *testing.T) {
+	c, never := new(part), func() string { return "another" }
+	for _, want := range []struct {
+		field fields.Field
+		text  string
+	}{
+		{fields.Duration("x", new(time.Duration(fields.Off)), time.Minute, time.Hour), "off"},
+		{fields.Duration("x", new(time.Duration(0)), time.Minute, time.Hour), "the default 1m0s"},
+		{fields.Count("x", new(0), 1), "the default 1"},
+		{fields.Count("x", new(1), 2), "1"},
+		{fields.Count("x", new(0), 0), "0"},
+		{fields.Bool("x", &c.On), "false"},
+	} {
+		assert.Equal(t, fields.Problems{{Field: "x", Value: want.text, Allowed: "another"}}, fields.Table{want.field.Rule(never)}.Check())
+	}
+}
+
+func TestField_ResolveFillsInItsDefault(t *testing.T) {
+	n := 0
+	fields.Count("n", &n, 7).Resolve()
+	assert.Equal(t, 7, n)
+}
+
+func TestTable_ReadTakesNullForAbsent(t *testing.T) {
+	names := []string{"a"}
+	assert.Empty(t, fields.Table{fields.Names("names", &names)}.Read([]byte(`{"names":null}`)))
+	assert.Equal(t, []string{"a"}, names)
+}

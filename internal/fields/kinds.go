@@ -328,11 +328,9 @@ type durationText time.Duration
 // MarshalText returns the text of d.
 func (d durationText) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText is the inverse of MarshalText; after an error d is as it was.
+// UnmarshalText is the inverse of MarshalText.
 func (d *durationText) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
-	if err == nil {
-		*d = durationText(v)
-	}
+	*d = durationText(v)
 	return err
 }

@@ -174,3 +174,49 @@ func TestFrame_EndsAsItsCallersContextDoes(t *testing.T) {
 		assert.Equal(t, context.DeadlineExceeded, inner.Err())
 	})
 }
+
+func TestEnter_LimitsTheTimeOfAttempt(t *testing.T) {
+	for timeout, limited := range map[time.Duration]bool{-1: false, 0: false, 1: true, time.Hour: true} {
+		tool := "a"
+		f, cancel := Enter[report](t.Context(), timeout, nil, &tool, nil)
+		_, ok := f.Deadline()
+		assert.Equal(t, limited, ok, "%v", timeout)
+		if !limited {
+			assert.NoError(t, f.Err(), "%v", timeout)
+		}
+		cancel()
+	}
+}
+
+func TestFrame_HasNotesOfItsAttempt(t *testing.T) {
+	f := attempt(t.Context(), "a", nil)
+	assert.Same(t, &f.Attempt.Notes, f.Value(NotesKey{}))
+	inside := &Frame[report]{Context: f}
+	assert.Same(t, &f.Attempt.Notes, inside.Value(NotesKey{}), "of the nearest attempt")
+	assert.Nil(t, (&Frame[report]{Context: t.Context()}).Value(NotesKey{}))
+}
+
+// endedContext is a context of a user whose Err says more than its Done.
+type endedContext struct{ context.Context }
+
+func (endedContext) Err() error { return context.DeadlineExceeded }
+
+func TestFrame_ErrOfCallersContextIsPassedOn(t *testing.T) {
+	assert.Equal(t, context.DeadlineExceeded, (&outer{endedContext{t.Context()}}).Err())
+	assert.NoError(t, (&outer{t.Context()}).Err())
+}
+
+func TestFrame_ConcurrentActsAreAllCounted(t *testing.T) {
+	const callers, acts = 8, 20_000
+	f := attempt(t.Context(), "a", nil)
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			for range acts {
+				f.Act()
+			}
+		})
+	}
+	wg.Wait()
+	assert.EqualValues(t, callers*acts, f.Attempt.acting.Load())
+}

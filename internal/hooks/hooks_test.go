@@ -26,6 +26,15 @@ func TestList_CallsHooksInOrderOfAdding(t *testing.T) {
 	assert.Zero(t, list.Panics(), "the nil hook is not called")
 }
 
+func TestList_AnyWhileThereAreHooks(t *testing.T) {
+	var l List[int]
+	assert.False(t, l.Any())
+	stop := l.Add(func(int) {})
+	assert.True(t, l.Any())
+	stop()
+	assert.False(t, l.Any())
+}
+
 func TestList_StopRemovesOneHookAndMayBeRepeated(t *testing.T) {
 	var list List[int]
 	var got []string

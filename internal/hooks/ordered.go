@@ -34,9 +34,7 @@ func NewOrdered[E any](first uint64) *Ordered[E] { return &Ordered[E]{next: firs
 // its goroutine ends it after all others have run.
 func (o *Ordered[E]) Deliver(epoch uint64, events []E, list *List[E]) {
 	next, dropped := o.begin(epoch, events)
-	if dropped > 0 {
-		list.dropped.Add(dropped)
-	}
+	list.dropped.Add(dropped)
 	if next != nil {
 		o.drain(next, list)
 	}

@@ -32,7 +32,7 @@ func (b *Bucket) Take(size int, refill time.Duration, now int64) bool {
 	b.refill(int64(refill), now)
 	for {
 		missing := b.missing.Load()
-		if (missing+2*tenths-1)/tenths > int64(size) { // not missing+10 > 10*size: that overflows
+		if (missing+tenths-1)/tenths >= int64(size) { // not missing+10 > 10*size: that overflows
 			return false
 		}
 		if b.missing.CompareAndSwap(missing, missing+tenths) {

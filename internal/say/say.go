@@ -53,7 +53,7 @@ func withoutURLs(text string) string {
 			end = colon + length
 		}
 		// A sentence may go on behind the URL: what closes it is no part of the URL.
-		end = max(colon+1, len(strings.TrimRight(text[:end], `.,;:!?)]}'\`)))
+		end = len(strings.TrimRight(text[:end], `.,;:!?)]}'\`)) // keeps the slashes, at least
 		b.WriteString(text[:start])
 		b.WriteString("[URL]")
 		text = text[end:]

@@ -19,7 +19,8 @@ func TestLine_IsOneLineWithoutURL(t *testing.T) {
 		"a\u2028b\u0085c":           "a b c",
 		"\x1b[31mred\x1b[0m":        "[31mred [0m",
 		"in\u200bvi\u202esible":     "invisible",
-		"bad \xff byte":             "bad \uFFFD byte",
+		"bad \xff\xfe bytes":        "bad \uFFFD bytes",
+		"azAZ09+-.://host":          "[URL]",
 		"see https://docs.example.com/a?key=s3cret for more":  "see [URL] for more",
 		`Get "https://10.0.0.7:8443/a b": not found`:          `Get "[URL] b": not found`,
 		"(at HTTP://user:pass@host/x).":                       "(at [URL]).",
@@ -41,6 +42,7 @@ func TestLine_IsCutAtLimit(t *testing.T) {
 	for limit := range 3 {
 		assert.LessOrEqual(t, utf8.RuneCountInString(Line("abc", limit)), max(limit, 1))
 	}
+	assert.Equal(t, "x", Line(strings.Repeat(" ", maxRead-1)+"xy", 3), "what comes after 16 KiB is not read")
 	huge := strings.Repeat("ä", 1<<20)
 	got := Line("x"+huge, 500)
 	assert.Equal(t, 500, utf8.RuneCountInString(got))

@@ -62,6 +62,8 @@ func TestLogValue_IsOneGroupOfAttributes(t *testing.T) {
 		`tool=a reason=tool_unavailable:circuit_open retry_after=12s streak=3 kind=timeout refused_in_row=4`: &toolhealth.Refusal{
 			Tool: "a", Reason: toolhealth.StopCircuitOpen, RetryAfter: 12 * time.Second, Streak: 3, Kind: toolhealth.KindTimeout, InRow: 4},
 
+		`tool=a reason=tool_unavailable:isolated refused_in_row=1`: &toolhealth.Refusal{Tool: "a", Reason: toolhealth.StopIsolated, RetryAfter: time.Minute, InRow: 1},
+
 		`tool=a status=unhealthy state=open reason=tool_unavailable:isolated isolated_by=alice score=0.5 calls=5 failures=2 ` +
 			`consecutive_failures=2 last_failure_kind=timeout refused_in_row=7 since=2026-01-02T03:04:05.000Z`: toolhealth.ToolHealth{
 			Tool: "a", Status: toolhealth.Unhealthy, State: toolhealth.StateOpen, Reason: toolhealth.StopIsolated, RetryAfter: time.Minute, IsolatedBy: "alice", Score: 0.5,

@@ -159,3 +159,19 @@ func TestToolError_CauseIsErrorBehindReason(t *testing.T) {
 	assert.Equal(t, canceled, e.Verdict)
 	assert.NoError(t, new(toolhealth.ToolError).Cause())
 }
+
+func TestModelText_OfEachReason(t *testing.T) {
+	own := statusErr(409)
+	for reason, want := range map[toolhealth.StopReason]string{
+		toolhealth.StopNonRetryable: own.Error(), toolhealth.StopRetryExhausted: own.Error(), toolhealth.StopRetryBudgetExhausted: own.Error(),
+		toolhealth.StopCanceled: "",
+	} {
+		e := &toolhealth.ToolError{
+			Tool: "a", Reason: reason, Kind: toolhealth.KindConflict, Verdict: collided,
+			Candidates: []toolhealth.Candidate{{Tool: "a", Reason: reason, Kind: toolhealth.KindConflict, Verdict: collided, Err: own}},
+		}
+		text, ok := toolhealth.ModelText(e)
+		assert.Equal(t, want, text, "%v", reason)
+		assert.Equal(t, want != "", ok, "%v", reason)
+	}
+}

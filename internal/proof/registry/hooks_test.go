@@ -76,6 +76,25 @@ func TestRegistry_HookTimeOfPrimaryIsNotTheSubstitutes(t *testing.T) {
 	})
 }
 
+func TestRegistry_SubstituteThatIsDueAfterHooksOfPrimaryIsAdmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := toolhealth.NewRegistry()
+		failTimes(r, "a", 3)
+		time.Sleep(30 * time.Second)
+		require.True(t, r.AllowRequest("a")) // and is lost
+		time.Sleep(3 * time.Second)
+		failTimes(r, "b", 3)
+		time.Sleep(27 * time.Second)
+		r.OnTransition(func(toolhealth.Transition) { time.Sleep(5 * time.Second) })
+		g := &toolhealth.Gate{Registry: r, Router: routerWith(t, map[string][]string{"a": {"b"}})}
+		permit, err := g.Allow(t.Context(), "a")
+		require.NoError(t, err)
+		assert.Equal(t, "b", permit.Tool())
+		assert.True(t, permit.Probe())
+		permit.Release()
+	})
+}
+
 func TestRegistry_HookThatHangsLosesItsProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := toolhealth.NewRegistry()

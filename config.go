@@ -317,16 +317,19 @@ type Policy struct {
 	// such a function use one client with the Witness of integrations/httphealth, write
 	// a [Note] of each request, or mark its errors with [WithVerdict].
 	//
-	// Set it for tools that send, pay or delete. An idempotency key makes a
-	// repetition safe: make it outside the tool function, so that all attempts of
-	// one call use the same one, and leave SideEffects off.
+	// Set it for tools that send, pay or delete. It holds within one call: a model that
+	// calls again acts again. An idempotency key that the tool honors makes a repetition
+	// safe: derive it from what is to be done, such as the arguments and the task, so
+	// that all attempts and all calls use the same one, and leave SideEffects off.
 	SideEffects bool
 	// Detach ends the guard's wait when the attempt's context is done, although
 	// the tool function has not returned. The function then runs on, on a
 	// goroutine of its own; its late result is dropped.
 	//
 	// It may still act. Each such attempt counts in GuardCounts.Abandoned until it
-	// returns. Use it for functions that you cannot change.
+	// returns, and the next attempt runs beside it: set MaxAttempts 1, or SideEffects,
+	// for a tool that must not run twice at once. Use Detach for functions that you
+	// cannot change.
 	Detach bool
 }
 

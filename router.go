@@ -176,7 +176,7 @@ func (w *wiring) validate(function bool, router *HealthRouter, registry *Registr
 	}
 	for _, name := range append([]string{w.tool}, w.order...) {
 		if name != "" && !registry.expects(name) {
-			errs = append(errs, w.problem("%.80q is unknown, must be registered or in Config.Tools under RegisteredOnly", name))
+			errs = append(errs, w.problem("%.80q is unknown, must be registered or in Settings.Tools under RegisteredOnly", name))
 		}
 	}
 	return errors.Join(errs...)

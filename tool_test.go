@@ -170,8 +170,8 @@ func TestTool_ValidateNamesEveryMistake(t *testing.T) {
 		"unknown to the registry": {Gate{Registry: registered}, func(g *Guard) *tool {
 			return Wrap(g, "A", down).Substitute("a", down).Substitute("B", down)
 		}, []string{
-			`Wrap("A"): "A" is unknown, must be registered or in Config.Tools under RegisteredOnly`,
-			`Wrap("A"): "B" is unknown, must be registered or in Config.Tools under RegisteredOnly`,
+			`Wrap("A"): "A" is unknown, must be registered or in Settings.Tools under RegisteredOnly`,
+			`Wrap("A"): "B" is unknown, must be registered or in Settings.Tools under RegisteredOnly`,
 		}},
 		"no name, no function": {Gate{Registry: registered}, func(g *Guard) *tool { return Wrap[query, string](g, "", nil) }, []string{
 			`Wrap(""): must be the name of a tool`, `Wrap(""): must have a function`,

@@ -255,7 +255,7 @@ func (b *Breaker) RecordSuccess(took time.Duration) {
 // RecordFailure says that a call failed.
 func (b *Breaker) RecordFailure(kind Kind) {
 	b.apply(machine.Event{
-		Op: machine.OpSettle, ByName: true, Outcome: machine.Failure, Kind: machine.Kind(kindOfFailure(kind)),
+		Op: machine.OpSettle, ByName: true, Outcome: machine.Failure, Kind: machine.Kind(kindOfError(kind)),
 	})
 }
 

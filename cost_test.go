@@ -63,7 +63,7 @@ func TestCost_CallPathDoesNotAllocate(t *testing.T) {
 			permit.Done(ctx, nil)
 		}},
 		"Gate.Allow and a rejection": {0, func() {
-			permit, _ := g.Allow(ctx, "well")
+			permit, _ := g.Allow(ctx, "picky") // not "well", whose HealthStatus has no kinds to list
 			permit.Settle(Verdict{Outcome: OutcomeRejected, Kind: KindNotFound})
 		}},
 		"Gate.Allow, untracked": {1, func() {
@@ -97,7 +97,9 @@ func TestCost_CallPathDoesNotAllocate(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		s.RecordSuccess(1)
 		s.RecordFailure(KindTimeout, 1)
-		s.RecordNeutral()
+		s.RecordNeutral(KindCanceled)
+		s.RecordRejected(KindUnauthorized)
+		s.RecordRefused(StopCircuitOpen)
 	}))
 }
 
@@ -127,6 +129,7 @@ func TestCost_EntryFitsCacheLines(t *testing.T) {
 	assert.Less(t, unsafe.Offsetof(s.permitOK), uintptr(line))
 	assert.Less(t, unsafe.Offsetof(s.sumOK), uintptr(line))
 	assert.Less(t, unsafe.Offsetof(s.admitted), uintptr(line))
+	assert.Less(t, unsafe.Offsetof(s.rejectedInRow), uintptr(line), "each success reads it")
 }
 
 // The compiler keeps a struct in registers if it has at most four words, and if neither
@@ -148,6 +151,8 @@ func TestCost_SizesOfWhatIsAllocated(t *testing.T) {
 	}
 	assert.EqualValues(t, 32, unsafe.Sizeof(callFrame{}))
 	assert.EqualValues(t, 128, unsafe.Sizeof(machine.Snapshot{}))
+	counters := 2*unsafe.Sizeof(datedCounts{}) + unsafe.Sizeof(kindCounts{}) + unsafe.Sizeof(refusalCounts{})
+	assert.LessOrEqual(t, counters, uintptr(530), "of a tool that has seen every outcome and a refusal")
 }
 
 func heapInUse() uint64 {

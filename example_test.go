@@ -182,7 +182,7 @@ func ExampleRegistry_HealthSummary() {
 	summary := registry.HealthSummary()
 	summary.At = time.Time{}
 	for i := range summary.Tools {
-		summary.Tools[i].Since = time.Time{}
+		summary.Tools[i].Since, summary.Tools[i].LastFailureAt = time.Time{}, time.Time{}
 		summary.Tools[i].Score = math.Round(100*summary.Tools[i].Score) / 100
 	}
 	encoder := json.NewEncoder(os.Stdout)
@@ -219,6 +219,7 @@ func ExampleRegistry_HealthSummary() {
 	//       "consecutive_failures": 1,
 	//       "last_failure_kind": "unknown",
 	//       "refused_in_row": 0,
+	//       "rejected_in_row": 0,
 	//       "would_refuse": 0,
 	//       "trips": 0,
 	//       "epoch": 1,

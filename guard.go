@@ -901,7 +901,7 @@ func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 	if !r.inert() {
 		if n := r.table.Get(tool); n != nil {
 			stats = n.Value.guardStats()
-			d.Streak = n.Value.snap.Load().Streak
+			d.Streak = int(n.Value.snap.Load().Streak)
 			v.RetryAfter = n.Value.bounded(v.RetryAfter)
 		}
 	}

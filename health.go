@@ -20,8 +20,8 @@ type HealthStatus uint8
 
 // The statuses. Their texts are "healthy", "degraded" and "unhealthy".
 const (
-	Healthy   HealthStatus = iota // score >= 0.8
-	Degraded                      // score >= 0.5
+	Healthy   HealthStatus = iota // score >= 0.8, calls are admitted, RejectedInRow < 10
+	Degraded                      // score >= 0.5, and not healthy
 	Unhealthy                     // score < 0.5, or the breaker is open
 )
 
@@ -40,13 +40,17 @@ func (h *HealthStatus) UnmarshalText(text []byte) error {
 	return enum.Unmarshal("HealthStatus", healthTexts, text, h)
 }
 
-// statusOf is the status of a tool with this score and state. The score informs;
-// it never blocks a call.
-func statusOf(score float64, state State) HealthStatus {
+// tooManyRejections in a row make a tool that is not healthy: its key is dead, or it has
+// changed.
+const tooManyRejections = 10
+
+// statusOf returns the status that the other fields of h call for. It informs; it never
+// blocks a call.
+func statusOf(h *ToolHealth) HealthStatus {
 	switch {
-	case state == StateOpen || score < 0.5:
+	case h.State == StateOpen || h.Score < 0.5:
 		return Unhealthy
-	case score < 0.8:
+	case h.Score < 0.8 || !h.Available || h.RejectedInRow >= tooManyRejections:
 		return Degraded
 	}
 	return Healthy
@@ -59,11 +63,18 @@ func statusOf(score float64, state State) HealthStatus {
 // The counters are of all time and of attempts; Guard counts calls, each for the
 // tool that was asked for.
 //
-// In JSON, durations are numbers of seconds; "reason" is [StopReason.Detail],
-// "calls" and "success_rate" are the results of TotalCalls and SuccessRate, and
-// "guard" is left out for tools that are not called through a Guard, "isolated_by" and
-// "labels" where there are none. A name that is
-// not valid UTF-8 is written with U+FFFD in the place of what is wrong.
+// Status follows Score, and is Unhealthy while the breaker is open. It is at best
+// Degraded while calls are refused, and while RejectedInRow is 10 or more.
+// RejectedInRow counts the last attempts that were rejected as unauthorized or gone, or
+// neutral as contract: the key is dead, or the tool has changed. A success, a failure
+// and any other rejection end the row; throttles and other neutrals are passed over.
+//
+// In JSON, durations are numbers of seconds; "reason" and the keys of
+// "refusals_by_reason" are [StopReason.Detail], "calls" and "success_rate" are the
+// results of TotalCalls and SuccessRate. Left out are "guard" for tools that are not
+// called through a Guard, and "isolated_by", "labels", counters by kind or reason,
+// "down_since", "last_failure_at" and "last_rejected_at" where there are none. A name
+// that is not valid UTF-8 is written with U+FFFD in the place of what is wrong.
 type ToolHealth struct {
 	Tool       string        `json:"tool"`
 	Status     HealthStatus  `json:"status"`
@@ -83,10 +94,19 @@ type ToolHealth struct {
 	ConsecutiveFailures int       `json:"consecutive_failures"` // the streak; frozen while open, except that a failed probe adds one
 	LastFailure         Kind      `json:"last_failure_kind"`    // kind of the last failure that the breaker took notice of
 	RefusedInRow        uint64    `json:"refused_in_row"`       // refusals since the last admission
+	RejectedInRow       uint64    `json:"rejected_in_row"`      // last attempts that show a dead key or a changed tool
 	WouldRefuse         uint64    `json:"would_refuse"`         // calls that were let in because of ObserveOnly
 	Trips               uint64    `json:"trips"`                // transitions from closed to open, an operator's Isolate included
 	Epoch               uint64    `json:"epoch"`                // number of the current state
 	Since               time.Time `json:"since"`                // when the state began; for a tool that never left closed, when the registry was made
+
+	// DownSince is when the breaker left closed, however many probes have failed since;
+	// zero while it is closed.
+	DownSince time.Time `json:"down_since,omitzero"`
+	// LastFailureAt is when the last of Failures ended; zero without any.
+	LastFailureAt time.Time `json:"last_failure_at,omitzero"`
+	// LastRejectedAt is when the last of Rejected ended; zero without any.
+	LastRejectedAt time.Time `json:"last_rejected_at,omitzero"`
 
 	InFlight uint64      `json:"in_flight"` // permits that are out
 	Guard    GuardCounts `json:"guard,omitzero"`
@@ -144,13 +164,14 @@ type toolHealth ToolHealth
 // The pointers lead into the ToolHealth, so the struct serves both directions.
 type toolHealthJSON struct {
 	*toolHealth
-	Reason         string   `json:"reason"`
-	RetryAfter     *seconds `json:"retry_after_seconds"`
-	Calls          uint64   `json:"calls"`
-	SuccessRate    float64  `json:"success_rate"`
-	Average        *seconds `json:"average_seconds"`
-	AverageSuccess *seconds `json:"average_success_seconds"`
-	Max            *seconds `json:"max_seconds"`
+	Reason          string            `json:"reason"`
+	RetryAfter      *seconds          `json:"retry_after_seconds"`
+	Calls           uint64            `json:"calls"`
+	SuccessRate     float64           `json:"success_rate"`
+	RefusedByReason map[string]uint64 `json:"refusals_by_reason,omitempty"`
+	Average         *seconds          `json:"average_seconds"`
+	AverageSuccess  *seconds          `json:"average_success_seconds"`
+	Max             *seconds          `json:"max_seconds"`
 }
 
 func (h *ToolHealth) json() toolHealthJSON {
@@ -167,6 +188,12 @@ func (h *ToolHealth) json() toolHealthJSON {
 func (h ToolHealth) MarshalJSON() ([]byte, error) {
 	j := h.json()
 	j.Reason, j.Calls, j.SuccessRate = h.Reason.Detail(), h.TotalCalls(), h.SuccessRate()
+	if len(h.RefusedByReason) > 0 {
+		j.RefusedByReason = make(map[string]uint64, len(h.RefusedByReason))
+		for reason, n := range h.RefusedByReason {
+			j.RefusedByReason[reason.Detail()] = n
+		}
+	}
 	return json.Marshal(j)
 }
 
@@ -181,6 +208,16 @@ func (h *ToolHealth) UnmarshalJSON(data []byte) error {
 	}
 	if next.Reason, err = refusalReason(j.Reason); err != nil {
 		return err
+	}
+	for detail, n := range j.RefusedByReason {
+		reason, err := refusalReason(detail)
+		if err != nil {
+			return err
+		}
+		if next.RefusedByReason == nil {
+			next.RefusedByReason = make(map[StopReason]uint64, len(j.RefusedByReason))
+		}
+		next.RefusedByReason[reason] = n
 	}
 	*h = next
 	return nil
@@ -348,15 +385,25 @@ func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
 		RetryAfter:          time.Duration(wait),
 		Score:               counts.Score(),
 		Counts:              counts,
-		ConsecutiveFailures: s.Streak,
+		ConsecutiveFailures: int(s.Streak),
 		LastFailure:         Kind(s.Kind),
 		RefusedInRow:        e.stats.refusedInRow(),
+		RejectedInRow:       e.stats.rejectedInRow.Load(),
 		Trips:               s.Trips,
 		Epoch:               s.Epoch,
 		Since:               r.base.Add(time.Duration(s.Since)),
 		InFlight:            e.stats.inFlight(),
 	}
-	h.Status = statusOf(h.Score, h.State)
+	h.Status = statusOf(h)
+	if s.State != machine.Closed {
+		h.DownSince = r.base.Add(time.Duration(s.DownSince))
+	}
+	if counts.Failures > 0 {
+		h.LastFailureAt = r.base.Add(time.Duration(e.stats.failures.Load().last.Load()))
+	}
+	if counts.Rejected > 0 {
+		h.LastRejectedAt = r.base.Add(time.Duration(e.stats.rejections.Load().last.Load()))
+	}
 	labels := r.conf.Load().labels[h.Tool]
 	if a := e.aside.Load(); a != nil {
 		h.WouldRefuse = a.wouldRefuse.Load()
@@ -398,7 +445,7 @@ func (r *Registry) sorted() []*node {
 
 // LogValue returns what an operator asks first: tool, status, state, reason and
 // retry_after of a refusal, isolated_by, score, calls, failures, consecutive_failures,
-// last_failure_kind, refused_in_row and since.
+// last_failure_kind, refused_in_row, rejected_in_row, down_since and since.
 func (h ToolHealth) LogValue() slog.Value {
 	var a attributes
 	a.text("tool", h.Tool)
@@ -411,5 +458,9 @@ func (h ToolHealth) LogValue() slog.Value {
 	a.number("consecutive_failures", uint64(max(h.ConsecutiveFailures, 0)))
 	a.kind("last_failure_kind", h.LastFailure)
 	a.number("refused_in_row", h.RefusedInRow)
+	a.number("rejected_in_row", h.RejectedInRow)
+	if !h.DownSince.IsZero() {
+		a = append(a, slog.Time("down_since", h.DownSince))
+	}
 	return slog.GroupValue(append(a, slog.Time("since", h.Since))...)
 }

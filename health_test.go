@@ -17,22 +17,33 @@ import (
 
 func TestHealth_StatusFollowsScoreAndState(t *testing.T) {
 	for _, c := range []struct {
-		score float64
-		state State
-		want  HealthStatus
+		score    float64
+		state    State
+		refused  bool
+		rejected uint64
+		want     HealthStatus
 	}{
-		{1, StateClosed, Healthy},
-		{0.8, StateClosed, Healthy},
-		{0.7999999, StateClosed, Degraded},
-		{0.5, StateClosed, Degraded},
-		{0.4999999, StateClosed, Unhealthy},
-		{0, StateClosed, Unhealthy},
-		{1, StateHalfOpen, Healthy},
-		{0.7, StateHalfOpen, Degraded},
-		{0.4, StateHalfOpen, Unhealthy},
-		{1, StateOpen, Unhealthy},
+		{1, StateClosed, false, 0, Healthy},
+		{0.8, StateClosed, false, 9, Healthy},
+		{0.7999999, StateClosed, false, 0, Degraded},
+		{0.5, StateClosed, false, 0, Degraded},
+		{0.4999999, StateClosed, false, 0, Unhealthy},
+		{0, StateClosed, false, 0, Unhealthy},
+		{1, StateClosed, true, 0, Degraded},
+		{0.7, StateClosed, true, 0, Degraded},
+		{0.4, StateClosed, true, 0, Unhealthy},
+		{1, StateClosed, false, 10, Degraded},
+		{1, StateClosed, true, 11, Degraded},
+		{0.4, StateClosed, false, 10, Unhealthy},
+		{1, StateHalfOpen, false, 0, Healthy}, // with ObserveOnly
+		{1, StateHalfOpen, true, 0, Degraded},
+		{0.7, StateHalfOpen, true, 0, Degraded},
+		{0.4, StateHalfOpen, true, 0, Unhealthy},
+		{1, StateOpen, false, 0, Unhealthy},
+		{1, StateOpen, true, 0, Unhealthy},
 	} {
-		assert.Equal(t, c.want, statusOf(c.score, c.state), "%+v", c)
+		h := ToolHealth{Score: c.score, State: c.state, Available: !c.refused, RejectedInRow: c.rejected}
+		assert.Equal(t, c.want, statusOf(&h), "%+v", c)
 	}
 }
 
@@ -72,10 +83,13 @@ func fullHealth() ToolHealth {
 		IsolatedBy: "alice", Labels: map[string]string{"server": "pages-01"},
 		Counts: Counts{
 			Successes: 1, Failures: 2, ByKind: map[Kind]uint64{KindTimeout: 2}, Rejected: 3, Throttled: 4, Neutral: 5,
-			Refused: 6, Average: time.Second, AverageSuccess: 2 * time.Second, Max: 3 * time.Second, EWMA: 0.5,
+			RejectedByKind: map[Kind]uint64{KindUnauthorized: 3}, NeutralByKind: map[Kind]uint64{KindContract: 4, KindDenied: 1},
+			Refused: 6, RefusedByReason: map[StopReason]uint64{StopCircuitOpen: 5, StopBusy: 1}, Average: time.Second, AverageSuccess: 2 * time.Second, Max: 3 * time.Second, EWMA: 0.5,
 		},
 		ConsecutiveFailures: 7, LastFailure: KindConnection, RefusedInRow: 8, WouldRefuse: 11, Trips: 9, Epoch: 10,
 		Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), InFlight: 11, Guard: GuardCounts{Calls: 12},
+		DownSince:     time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC),
+		LastFailureAt: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC), LastRejectedAt: time.Date(2026, 1, 2, 3, 4, 7, 0, time.UTC), RejectedInRow: 13,
 	}
 }
 
@@ -94,6 +108,9 @@ func TestHealth_JSONKeys(t *testing.T) {
 		"last_failure_kind": "connection", "refused_in_row": 8.0, "would_refuse": 11.0, "trips": 9.0, "epoch": 10.0,
 		"since": "2026-01-02T03:04:05.000000006Z", "average_seconds": 1.0, "average_success_seconds": 2.0,
 		"max_seconds": 3.0, "in_flight": 11.0, "isolated_by": "alice", "labels": map[string]any{"server": "pages-01"},
+		"rejections_by_kind": map[string]any{"unauthorized": 3.0}, "neutrals_by_kind": map[string]any{"contract": 4.0, "denied": 1.0},
+		"refusals_by_reason": map[string]any{"circuit_open": 5.0, "busy": 1.0}, "rejected_in_row": 13.0,
+		"down_since": "2026-01-02T03:04:00Z", "last_failure_at": "2026-01-02T03:04:06Z", "last_rejected_at": "2026-01-02T03:04:07Z",
 	}, keys)
 	assert.Equal(t, 12.0, guard.(map[string]any)["calls"])
 	var back ToolHealth
@@ -103,9 +120,9 @@ func TestHealth_JSONKeys(t *testing.T) {
 	text, err = json.Marshal(ToolHealth{})
 	require.NoError(t, err)
 	assert.NotContains(t, string(text), "guard")
-	assert.NotContains(t, string(text), "failures_by_kind")
-	assert.NotContains(t, string(text), "isolated_by")
-	assert.NotContains(t, string(text), "labels")
+	for _, key := range []string{"_by_kind", "_by_reason", "isolated_by", "labels", "down_since", "last_failure_at", "last_rejected_at"} {
+		assert.NotContains(t, string(text), key)
+	}
 	assert.Contains(t, string(text), `"reason":"none"`)
 	require.NoError(t, json.Unmarshal(text, &back))
 	assert.Equal(t, ToolHealth{}, back, "no field keeps its old value")
@@ -183,6 +200,10 @@ func TestHealth_InvalidJSONChangesNothing(t *testing.T) {
 		`{"tool":"x","reason":"none","status":"well"}`,
 		`{"tool":"x","reason":"none","last_failure_kind":"bad luck"}`,
 		`{"tool":"x","reason":"none","failures_by_kind":{"bad luck":1}}`,
+		`{"tool":"x","reason":"none","rejections_by_kind":{"bad luck":1}}`,
+		`{"tool":"x","reason":"none","refusals_by_reason":{"circuit_open":1,"tired":1}}`,
+		`{"tool":"x","reason":"none","refusals_by_reason":{"circuit_open":-1}}`,
+		`{"tool":"x","reason":"none","down_since":5}`,
 		`{"tool":"x","reason":"none","retry_after_seconds":"3s"}`,
 		`{"tool":"x","reason":"none","successes":-1}`,
 		`[]`, ``, string(good[:len(good)-1]),
@@ -259,7 +280,9 @@ func TestHealth_EveryFieldThroughOneLife(t *testing.T) {
 			Counts: Counts{
 				Successes: 1, Failures: 3, ByKind: map[Kind]uint64{KindUnknown: 3}, Refused: 1,
 				Average: 500*time.Millisecond + 750*time.Microsecond, AverageSuccess: 2 * time.Second, Max: 2 * time.Second, EWMA: 0.343,
+				RefusedByReason: map[StopReason]uint64{StopCircuitOpen: 1},
 			},
+			DownSince: opened.Round(0), LastFailureAt: opened.Round(0),
 			ConsecutiveFailures: 3, LastFailure: KindUnknown, RefusedInRow: 1, Trips: 1, Epoch: 2, Since: opened.Round(0),
 		}, h)
 
@@ -284,6 +307,9 @@ func TestHealth_EveryFieldThroughOneLife(t *testing.T) {
 		assert.Equal(t, 30*time.Second, h.RetryAfter)
 		assert.Equal(t, uint64(4), h.Epoch)
 		assert.True(t, time.Now().Equal(h.Since))
+		assert.True(t, opened.Equal(h.DownSince), "not restarted by the probe")
+		assert.True(t, opened.Equal(h.LastFailureAt))
+		assert.Equal(t, map[StopReason]uint64{StopCircuitOpen: 1}, h.RefusedByReason)
 
 		s := r.HealthSummary()
 		assert.Equal(t, []ToolHealth{h}, s.Tools)
@@ -295,8 +321,93 @@ func TestHealth_EveryFieldThroughOneLife(t *testing.T) {
 
 // roundSince removes the monotonic reading, which assert.Equal would compare.
 func roundSince(h ToolHealth) ToolHealth {
-	h.Since = h.Since.Round(0)
+	for _, at := range []*time.Time{&h.Since, &h.DownSince, &h.LastFailureAt, &h.LastRejectedAt} {
+		*at = at.Round(0)
+	}
 	return h
+}
+
+func TestHealth_DownSinceUntilClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		down := func() time.Time { return healthOf(t, r, "search").DownSince }
+		r.RecordFailure("search", 0)
+		assert.Zero(t, down())
+		time.Sleep(time.Second)
+		failTimes(r, "search", 2)
+		opened := time.Now()
+		for range 3 { // probes that fail
+			time.Sleep(30 * time.Second)
+			assert.True(t, r.AllowRequest("search"))
+			assert.True(t, opened.Equal(down()), "half-open")
+			r.RecordFailure("search", 0)
+			assert.True(t, opened.Equal(down()), "open again")
+		}
+		r.Isolate("search", "")
+		assert.True(t, opened.Equal(down()), "isolated while open")
+		r.Reset("search", "")
+		assert.Zero(t, down())
+		time.Sleep(time.Second)
+		r.Isolate("search", "")
+		assert.True(t, time.Now().Equal(down()), "isolated while closed")
+		r.Reset("search", "")
+
+		failTimes(r, "search", 3)
+		time.Sleep(30 * time.Second)
+		assert.True(t, r.AllowRequest("search"))
+		r.RecordSuccess("search", 0)
+		assert.Zero(t, down())
+	})
+}
+
+func TestHealth_TimesOfLastFailureAndRejection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		g := &Gate{Registry: r}
+		rejection := Verdict{Outcome: OutcomeRejected, Kind: KindNotFound}
+		failTimes(r, "first", 1)
+		assert.True(t, time.Now().Equal(healthOf(t, r, "first").LastFailureAt), "at the registry's first moment")
+		for _, v := range []Verdict{{}, {Outcome: OutcomeNeutral, Kind: KindDenied}, {Outcome: OutcomeThrottled, Kind: KindRateLimited}} {
+			r.Record("search", v, 0)
+		}
+		h := healthOf(t, r, "search")
+		assert.Zero(t, h.LastFailureAt)
+		assert.Zero(t, h.LastRejectedAt)
+
+		permit, err := g.Allow(t.Context(), "search")
+		require.NoError(t, err)
+		time.Sleep(3 * time.Second)
+		permit.Settle(rejection)
+		rejected := time.Now()
+		time.Sleep(time.Second)
+		r.RecordFailure("search", time.Minute)
+		failed := time.Now()
+		time.Sleep(time.Second)
+		r.RecordSuccess("search", 0)
+		h = healthOf(t, r, "search")
+		assert.True(t, failed.Equal(h.LastFailureAt), "%v", h.LastFailureAt)
+		assert.True(t, rejected.Equal(h.LastRejectedAt), "%v", h.LastRejectedAt)
+		r.Record("search", rejection, 0)
+		assert.True(t, time.Now().Equal(healthOf(t, r, "search").LastRejectedAt))
+		assert.True(t, failed.Equal(healthOf(t, r, "search").LastFailureAt))
+	})
+}
+
+func TestHealth_DegradedWhileRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		r.Record("search", Verdict{Outcome: OutcomeThrottled, Kind: KindRateLimited, RetryAfter: 10 * time.Second}, 0)
+		h := healthOf(t, r, "search")
+		assert.Equal(t, [2]any{StateClosed, Degraded}, [2]any{h.State, h.Status})
+		assert.False(t, r.AllowRequest("search"))
+		assert.Equal(t, map[StopReason]uint64{StopRateLimited: 1}, healthOf(t, r, "search").RefusedByReason)
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, Healthy, r.HealthStatus("search"))
+
+		observed := registryWith(t, func(c *Config) { c.Breaker.ObserveOnly = true })
+		observed.Record("search", Verdict{Outcome: OutcomeThrottled, Kind: KindRateLimited, RetryAfter: 10 * time.Second}, 0)
+		assert.Equal(t, Healthy, observed.HealthStatus("search"), "no call is refused")
+	})
 }
 
 func TestSummary_SortedAndComplete(t *testing.T) {

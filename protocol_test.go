@@ -173,7 +173,7 @@ func TestRegistry_ConcurrentConfigAndFirstFailureBothCount(t *testing.T) {
 		group.Wait()
 		s := e.snap.Load()
 		require.Same(t, p[1], s.Params)
-		require.Equal(t, 1, s.Streak)
+		require.EqualValues(t, 1, s.Streak)
 	}
 	assert.Equal(t, machine.Snapshot{Params: p[0], Epoch: 1}, *p[0].Initial, "the shared snapshots never change")
 	assert.Equal(t, machine.Snapshot{Params: p[1], Epoch: 1}, *p[1].Initial)
@@ -356,7 +356,7 @@ func TestRegistry_FailureDuringReconfigurationIsNotLost(t *testing.T) {
 			e.configure(other, 1)
 		})
 		s := e.snap.Load()
-		require.Equal(t, 1, s.Streak, "round %d", round)
+		require.EqualValues(t, 1, s.Streak, "round %d", round)
 		require.Same(t, other, s.Params)
 	}
 }
@@ -439,11 +439,14 @@ func TestC86_CountersNeitherWrapNorDisturbBreaker(t *testing.T) {
 		r.Reset("search", "")
 		stats := &r.table.Get("search").Value.stats
 		stats.nameOK.Store(total)
-		stats.failures.Load()[KindTimeout].Store(total)
-		stats.rejected.Store(total)
+		r.Record("search", Verdict{Outcome: OutcomeRejected}, 0)
+		r.Record("search", Verdict{Outcome: OutcomeNeutral}, 0)
+		stats.RecordRefused(StopCircuitOpen)
+		stats.failures.Load().kindCounts[KindTimeout].Store(total)
+		stats.rejections.Load().kindCounts[KindUnknown].Store(total)
 		stats.throttled.Store(total)
-		stats.neutral.Store(total)
-		stats.refused.Store(total)
+		stats.neutrals.Load()[KindUnknown].Store(total)
+		stats.refusals.Load().byReason[StopCircuitOpen].Store(total)
 		for range 10 {
 			r.Record("search", Verdict{Outcome: OutcomeFailure, Kind: KindTimeout}, time.Second)
 			r.Record("search", Verdict{}, time.Second)

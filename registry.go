@@ -36,7 +36,8 @@ import (
 //
 // Memory is at most about 400 bytes for each entry, and the names themselves: a
 // runtime that passes on names of any length should cut them, or set
-// RegisteredOnly.
+// RegisteredOnly. Counters by kind and reason are made when they are needed, and take
+// up to 530 bytes more.
 //
 // All methods may be called from any goroutine. AllowRequest, Available and the
 // Record methods take no lock, except for the first call of a new name. They
@@ -99,13 +100,7 @@ type aside struct {
 }
 
 // asides returns e.aside, made if it is nil.
-func (e *entry) asides() *aside {
-	if a := e.aside.Load(); a != nil {
-		return a
-	}
-	e.aside.CompareAndSwap(nil, new(aside))
-	return e.aside.Load()
-}
+func (e *entry) asides() *aside { return madeOnce(&e.aside) }
 
 // remark is what people have said about a tool. It never changes.
 type remark struct {
@@ -203,9 +198,9 @@ func (r *Registry) AllowRequest(tool string) bool {
 			return true
 		}
 		now := r.now()
-		if _, _, quiet := s.Refusal(now); quiet && !s.Params.ObserveOnly {
+		if reason, _, quiet := s.Refusal(now); quiet && !s.Params.ObserveOnly {
 			e.see(now)
-			e.refuse()
+			e.refuse(StopReason(reason))
 			return false
 		}
 	}
@@ -244,8 +239,8 @@ func (e *entry) admitted() {
 }
 
 // refuse notes that a call was refused.
-func (e *entry) refuse() {
-	e.stats.refused.Add(1)
+func (e *entry) refuse(reason StopReason) {
+	e.stats.RecordRefused(reason)
 	if !e.refusing.Load() {
 		e.refusing.Store(true)
 	}
@@ -278,7 +273,7 @@ func (r *Registry) admit(tool string, now int64, want request) (*node, machine.A
 		}
 		r.notifyAdmission(n, &a, want.permit)
 		if a.Reason != machine.Admitted {
-			e.refuse()
+			e.refuse(StopReason(a.Reason))
 		} else {
 			e.admitted()
 		}
@@ -482,7 +477,7 @@ func (r *Registry) record(tool string, v Verdict, took int64) {
 		if n == nil {
 			return
 		}
-		n.Value.stats.outcome(&n.Value.stats.nameOK, v, took)
+		n.Value.stats.outcome(&n.Value.stats.nameOK, v, took, now)
 		if r.settle(n, &machine.Event{Op: machine.OpSettle, ByName: true}, v, took, now) {
 			return
 		}
@@ -492,7 +487,7 @@ func (r *Registry) record(tool string, v Verdict, took int64) {
 // settle tells the breaker of n how a call ended; the statistics have it already.
 // It reports false if n has left the registry.
 func (r *Registry) settle(n *node, ev *machine.Event, v Verdict, took, now int64) bool {
-	ev.Outcome, ev.Kind = machine.Outcome(v.Outcome), machine.Kind(kindOfFailure(v.Kind))
+	ev.Outcome, ev.Kind = machine.Outcome(v.Outcome), machine.Kind(kindOfError(v.Kind))
 	if v.Outcome == OutcomeRejected && v.NotSent { // refused by the client: the tool was never asked
 		ev.Outcome = machine.Neutral
 	}
@@ -935,13 +930,7 @@ func (r *Registry) OnTransition(fn func(Transition)) (stop func()) {
 }
 
 // guardStats returns e.guard, made if it is nil.
-func (e *entry) guardStats() *guardStats {
-	if g := e.guard.Load(); g != nil {
-		return g
-	}
-	e.guard.CompareAndSwap(nil, new(guardStats))
-	return e.guard.Load()
-}
+func (e *entry) guardStats() *guardStats { return madeOnce(&e.guard) }
 
 // admission is one admitted call. Its end is reported with succeed, report or
 // release, once.
@@ -968,7 +957,7 @@ func (a *admission) report(r *Registry, v Verdict, now int64) {
 		return
 	}
 	e, took := &a.node.Value, max(now-a.start, 0)
-	e.stats.outcome(&e.stats.permitOK, v, took)
+	e.stats.outcome(&e.stats.permitOK, v, took, now)
 	defer e.stats.settled.Add(1) // also if a hook ends the goroutine
 	r.settle(a.node, a.settlement(), v, took, now)
 }

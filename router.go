@@ -453,7 +453,7 @@ func newRefusal(tool string, n *node, a machine.Answer) *Refusal {
 	r := &Refusal{Tool: tool, Reason: StopReason(a.Reason), RetryAfter: time.Duration(a.Wait), InRow: 1}
 	if n != nil {
 		s := n.Value.snap.Load()
-		r.Tool, r.Streak, r.Kind, r.InRow = n.Name(), s.Streak, Kind(s.Kind), n.Value.stats.refusedInRow()
+		r.Tool, r.Streak, r.Kind, r.InRow = n.Name(), int(s.Streak), Kind(s.Kind), n.Value.stats.refusedInRow()
 	}
 	return r
 }

@@ -153,7 +153,7 @@ func TestPermit_CountsOnceHoweverOftenSettled(t *testing.T) {
 		"done well":    {Successes: 1, EWMA: 1},
 		"settled well": {Successes: 1, EWMA: 1},
 		"done badly":   {Failures: 1, ByKind: map[Kind]uint64{KindUnknown: 1}, EWMA: 0.7},
-		"settled":      {Rejected: 1, EWMA: 1},
+		"settled":      {Rejected: 1, RejectedByKind: map[Kind]uint64{KindUnknown: 1}, EWMA: 1},
 		"released":     {EWMA: 1},
 	}
 	for first, one := range settle {

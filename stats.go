@@ -30,23 +30,82 @@ type Stats struct {
 	permitOK atomic.Uint64 // successes settled through a permit
 	nameOK   atomic.Uint64 // successes recorded by name
 	sumOK    atomic.Int64  // ns of all successes; see addSaturating
-	sumBad   atomic.Int64  // ns of all failures
 	longest  atomic.Int64  // ns of the longest success or failure
 	missing  atomic.Int64  // ewmaOne - EWMA, so that the zero value is full health
 	admitted atomic.Uint64 // permits given out
 	settled  atomic.Uint64 // permits settled otherwise than by a success, or released
+	// rejectedInRow is [ToolHealth.RejectedInRow]. A success reads it, and writes it
+	// only to end a row.
+	rejectedInRow atomic.Uint64
 
-	rejected  atomic.Uint64
+	sumBad    atomic.Int64 // ns of all failures
 	throttled atomic.Uint64
-	neutral   atomic.Uint64
-	refused   atomic.Uint64 // calls that the gate refused
-	// refusedBefore is what refused was at the last admission: the difference is
-	// the number of refusals in a row. Written by admitted calls.
-	refusedBefore atomic.Uint64
 
-	// failures by kind; nil until the first one, set once. Their sum is the
-	// number of failures, so that the two cannot disagree.
-	failures atomic.Pointer[[numKinds]atomic.Uint64]
+	// Each is nil until the first call of it, and set once. The sums are the totals, so
+	// that the two cannot disagree.
+	failures   atomic.Pointer[datedCounts]
+	rejections atomic.Pointer[datedCounts]
+	neutrals   atomic.Pointer[kindCounts]
+	refusals   atomic.Pointer[refusalCounts]
+}
+
+// kindCounts are the calls of one outcome, by kind.
+type kindCounts [numKinds]atomic.Uint64
+
+func (c *kindCounts) add(kind Kind) { c[kindOfError(kind)].Add(1) }
+
+// datedCounts are kindCounts with the time of the last call.
+type datedCounts struct {
+	kindCounts
+	// last is when the last call ended in the registry's time, 0 without a registry. A
+	// call raises it and then counts itself, so a reader that sees a call counted sees
+	// its time or a later one.
+	last atomic.Int64
+}
+
+func (c *datedCounts) add(kind Kind, now int64) {
+	raise(&c.last, now)
+	c.kindCounts.add(kind)
+}
+
+// refusalCounts are the calls that the gate refused, by reason.
+type refusalCounts struct {
+	byReason [StopUnknownTool + 1]atomic.Uint64
+	// before is what total was at the last admission: the difference is the number of
+	// refusals in a row. Written by admitted calls.
+	before atomic.Uint64
+}
+
+// total returns the number of refusals. It wraps around, so that differences are right.
+func (c *refusalCounts) total() (n uint64) {
+	for i := range c.byReason {
+		n += c.byReason[i].Load()
+	}
+	return n
+}
+
+// madeOnce returns *p, made if it is nil.
+func madeOnce[T any](p *atomic.Pointer[T]) *T {
+	if v := p.Load(); v != nil {
+		return v
+	}
+	p.CompareAndSwap(nil, new(T))
+	return p.Load()
+}
+
+// tally returns the counters that are not zero by their index, nil without any, and
+// their sum.
+func tally[K Kind | StopReason](counters []atomic.Uint64) (by map[K]uint64, total uint64) {
+	for i := range counters {
+		if n := counters[i].Load(); n > 0 {
+			if by == nil {
+				by = make(map[K]uint64)
+			}
+			by[K(i)] = n
+			total = saturatingSum(total, n)
+		}
+	}
+	return by, total
 }
 
 // NewStats returns empty statistics.
@@ -59,20 +118,27 @@ func (s *Stats) RecordSuccess(took time.Duration) {
 
 // RecordFailure counts a failure of this kind that took this long.
 func (s *Stats) RecordFailure(kind Kind, took time.Duration) {
-	s.failure(kind, int64(took))
+	s.failure(kind, int64(took), 0)
 }
 
-// RecordRejected counts a call that the tool answered by refusing the request.
-func (s *Stats) RecordRejected() { s.rejected.Add(1) }
+// RecordRejected counts a call that the tool answered by refusing the request. As in
+// the other methods, KindNone counts as KindUnknown.
+func (s *Stats) RecordRejected(kind Kind) { s.rejection(kind, 0) }
 
 // RecordThrottled counts a call that the tool asked to be repeated later.
 func (s *Stats) RecordThrottled() { s.throttled.Add(1) }
 
 // RecordNeutral counts a call that says nothing about the tool.
-func (s *Stats) RecordNeutral() { s.neutral.Add(1) }
+func (s *Stats) RecordNeutral(kind Kind) { s.neutral(kind, 0) }
 
-// RecordRefused counts a call that was not made because the gate refused it.
-func (s *Stats) RecordRefused() { s.refused.Add(1) }
+// RecordRefused counts a call that was not made because the gate refused it for this
+// reason. One that is no reason of a gate counts as StopNone.
+func (s *Stats) RecordRefused(reason StopReason) {
+	if reason > StopUnknownTool {
+		reason = StopNone
+	}
+	madeOnce(&s.refusals).byReason[reason].Add(1)
+}
 
 // success counts into total, which is permitOK or nameOK. Negative durations
 // count as 0.
@@ -84,26 +150,46 @@ func (s *Stats) success(total *atomic.Uint64, took int64) {
 	if s.missing.Load() != 0 {
 		s.sample(ewmaOne)
 	}
+	s.endRejections()
 	total.Add(1)
 	addSaturating(&s.sumOK, took)
 }
 
-func (s *Stats) failure(kind Kind, took int64) {
+func (s *Stats) failure(kind Kind, took, now int64) {
 	took = max(took, 0)
 	raise(&s.longest, took)
 	s.sample(0)
-	byKind := s.failures.Load()
-	if byKind == nil {
-		s.failures.CompareAndSwap(nil, new([numKinds]atomic.Uint64))
-		byKind = s.failures.Load()
-	}
-	byKind[kindOfFailure(kind)].Add(1)
+	s.endRejections()
+	madeOnce(&s.failures).add(kind, now)
 	addSaturating(&s.sumBad, took)
 }
 
-// kindOfFailure returns kind, or KindUnknown if a failure cannot have it: a user's
-// classifier may say anything.
-func kindOfFailure(kind Kind) Kind {
+func (s *Stats) rejection(kind Kind, now int64) {
+	if kind == KindUnauthorized || kind == KindGone {
+		s.rejectedInRow.Add(1)
+	} else {
+		s.endRejections()
+	}
+	madeOnce(&s.rejections).add(kind, now)
+}
+
+func (s *Stats) neutral(kind Kind, now int64) {
+	if kind == KindContract {
+		s.rejectedInRow.Add(1)
+	}
+	madeOnce(&s.neutrals).add(kind)
+}
+
+// endRejections ends a row of rejections.
+func (s *Stats) endRejections() {
+	if s.rejectedInRow.Load() != 0 {
+		s.rejectedInRow.Store(0)
+	}
+}
+
+// kindOfError returns kind, or KindUnknown if a call that did not succeed cannot have
+// it: a user's classifier may say anything.
+func kindOfError(kind Kind) Kind {
 	if kind == KindNone || kind >= numKinds {
 		return KindUnknown
 	}
@@ -148,9 +234,9 @@ func (s *Stats) ewma() int64 { return ewmaOne - s.missing.Load() }
 // ended returns the number of successes and failures.
 func (s *Stats) ended() uint64 {
 	n := saturatingSum(s.permitOK.Load(), s.nameOK.Load())
-	if byKind := s.failures.Load(); byKind != nil {
-		for i := range byKind {
-			n = saturatingSum(n, byKind[i].Load())
+	if c := s.failures.Load(); c != nil {
+		for i := range c.kindCounts {
+			n = saturatingSum(n, c.kindCounts[i].Load())
 		}
 	}
 	return n
@@ -189,12 +275,20 @@ func (s *Stats) inFlight() uint64 {
 
 // refusedInRow returns the number of refusals since the last admission.
 func (s *Stats) refusedInRow() uint64 {
-	before := s.refusedBefore.Load()
-	return s.refused.Load() - before
+	c := s.refusals.Load()
+	if c == nil {
+		return 0
+	}
+	before := c.before.Load()
+	return c.total() - before
 }
 
 // endRefusals notes that a call was admitted after some were refused.
-func (s *Stats) endRefusals() { s.refusedBefore.Store(s.refused.Load()) }
+func (s *Stats) endRefusals() {
+	if c := s.refusals.Load(); c != nil {
+		c.before.Store(c.total())
+	}
+}
 
 // Counts are the figures of one [Stats] at one moment. Attempts are counted, each
 // for the tool that ran. Sums of durations stay at their maximum instead of
@@ -211,6 +305,12 @@ type Counts struct {
 	Throttled uint64          `json:"throttled"`                  // attempts that the tool asked to repeat later
 	Neutral   uint64          `json:"neutral"`                    // attempts that say nothing about the tool
 	Refused   uint64          `json:"refused"`                    // calls that were not made
+
+	// Rejected and Neutral by kind, Refused by reason; nil without any. They add up to
+	// the totals.
+	RejectedByKind  map[Kind]uint64       `json:"rejections_by_kind,omitempty"`
+	NeutralByKind   map[Kind]uint64       `json:"neutrals_by_kind,omitempty"`
+	RefusedByReason map[StopReason]uint64 `json:"refusals_by_reason,omitempty"`
 
 	// Average and Max include failures: a timeout is part of how slow a tool is.
 	// All three are zero without any.
@@ -243,19 +343,19 @@ func (s *Stats) Read() Counts {
 	sumOK, sumBad := s.sumOK.Load(), s.sumBad.Load()
 	c := Counts{
 		Successes: saturatingSum(s.permitOK.Load(), s.nameOK.Load()),
-		Rejected:  s.rejected.Load(),
 		Throttled: s.throttled.Load(),
-		Neutral:   s.neutral.Load(),
-		Refused:   s.refused.Load(),
 	}
-	if byKind := s.failures.Load(); byKind != nil {
-		c.ByKind = make(map[Kind]uint64)
-		for kind := range byKind {
-			if n := byKind[kind].Load(); n > 0 {
-				c.ByKind[Kind(kind)] = n
-				c.Failures = saturatingSum(c.Failures, n)
-			}
-		}
+	if f := s.failures.Load(); f != nil {
+		c.ByKind, c.Failures = tally[Kind](f.kindCounts[:])
+	}
+	if r := s.rejections.Load(); r != nil {
+		c.RejectedByKind, c.Rejected = tally[Kind](r.kindCounts[:])
+	}
+	if n := s.neutrals.Load(); n != nil {
+		c.NeutralByKind, c.Neutral = tally[Kind](n[:])
+	}
+	if r := s.refusals.Load(); r != nil {
+		c.RefusedByReason, c.Refused = tally[StopReason](r.byReason[:])
 	}
 	c.Max = time.Duration(s.longest.Load())
 	c.AverageSuccess = mean(sumOK, c.Successes)
@@ -295,19 +395,19 @@ func saturatingAdd(a, b int64) int64 {
 	return a + b
 }
 
-// outcome counts one ended call.
-func (s *Stats) outcome(okTotal *atomic.Uint64, v Verdict, took int64) {
+// outcome counts one call that ended at now.
+func (s *Stats) outcome(okTotal *atomic.Uint64, v Verdict, took, now int64) {
 	switch v.Outcome {
 	case OutcomeSuccess:
 		s.success(okTotal, took)
 	case OutcomeFailure:
-		s.failure(v.Kind, took)
+		s.failure(v.Kind, took, now)
 	case OutcomeRejected:
-		s.rejected.Add(1)
+		s.rejection(v.Kind, now)
 	case OutcomeThrottled:
 		s.throttled.Add(1)
 	default:
-		s.neutral.Add(1)
+		s.neutral(v.Kind, now)
 	}
 }
 

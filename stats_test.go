@@ -143,27 +143,113 @@ func TestStats_FailuresByKind(t *testing.T) {
 
 func TestStats_OtherOutcomesTouchNothingElse(t *testing.T) {
 	s := NewStats()
-	s.RecordRejected()
+	s.RecordRejected(KindNotFound)
 	s.RecordThrottled()
 	s.RecordThrottled()
 	for range 3 {
-		s.RecordNeutral()
+		s.RecordNeutral(KindDenied)
 	}
 	for range 4 {
-		s.RecordRefused()
+		s.RecordRefused(StopIsolated)
 	}
-	assert.Equal(t, Counts{Rejected: 1, Throttled: 2, Neutral: 3, Refused: 4, EWMA: 1}, s.Read())
+	assert.Equal(t, Counts{
+		Rejected: 1, RejectedByKind: map[Kind]uint64{KindNotFound: 1}, Throttled: 2,
+		Neutral: 3, NeutralByKind: map[Kind]uint64{KindDenied: 3},
+		Refused: 4, RefusedByReason: map[StopReason]uint64{StopIsolated: 4}, EWMA: 1,
+	}, s.Read())
 	assert.Zero(t, s.ended())
+}
+
+func TestStats_RejectionsNeutralsAndRefusalsAddUp(t *testing.T) {
+	s := NewStats()
+	empty := s.Read()
+	assert.Nil(t, empty.RejectedByKind)
+	assert.Nil(t, empty.NeutralByKind)
+	assert.Nil(t, empty.RefusedByReason)
+	for k := range numKinds + 2 {
+		for range int(k) + 1 {
+			s.RecordRejected(k)
+			s.RecordNeutral(k)
+			s.RecordNeutral(k)
+		}
+	}
+	for r := range RetryAllowed + 2 {
+		for range int(r) + 1 {
+			s.RecordRefused(r)
+		}
+	}
+	c := s.Read()
+	rejected, neutral := map[Kind]uint64{}, map[Kind]uint64{}
+	for k := KindTimeout; k < KindUnknown; k++ {
+		rejected[k], neutral[k] = uint64(k)+1, 2*uint64(k)+2
+	}
+	odd := uint64(KindUnknown) + 1 + 1 + uint64(numKinds) + 1 + uint64(numKinds) + 2 // unknown, none and two that are no kinds
+	rejected[KindUnknown], neutral[KindUnknown] = odd, 2*odd
+	assert.Equal(t, rejected, c.RejectedByKind)
+	assert.Equal(t, neutral, c.NeutralByKind)
+	refused := map[StopReason]uint64{StopNone: 1}
+	for r := StopCircuitOpen; r < RetryAllowed+2; r++ {
+		if r > StopUnknownTool {
+			refused[StopNone] += uint64(r) + 1
+		} else {
+			refused[r] = uint64(r) + 1
+		}
+	}
+	assert.Equal(t, refused, c.RefusedByReason)
+	assert.Equal(t, [3]uint64{sumOf(rejected), sumOf(neutral), sumOf(refused)}, [3]uint64{c.Rejected, c.Neutral, c.Refused})
+	assert.Zero(t, c.Failures)
+}
+
+func sumOf[K comparable](by map[K]uint64) (sum uint64) {
+	for _, n := range by {
+		sum += n
+	}
+	return sum
+}
+
+func TestStats_RejectedInRow(t *testing.T) {
+	var s Stats
+	row := func(v Verdict) uint64 { s.outcome(&s.nameOK, v, 0, 0); return s.rejectedInRow.Load() }
+	begin := func() {
+		for s.rejectedInRow.Load() < 5 {
+			row(Verdict{Outcome: OutcomeRejected, Kind: KindUnauthorized})
+		}
+	}
+	for outcome := range OutcomeNeutral + 2 {
+		for k := range numKinds + 1 {
+			begin()
+			want := uint64(0)
+			switch {
+			case outcome == OutcomeRejected && (k == KindUnauthorized || k == KindGone), outcome >= OutcomeNeutral && k == KindContract:
+				want = 6
+			case outcome == OutcomeThrottled, outcome >= OutcomeNeutral:
+				want = 5
+			}
+			assert.Equal(t, want, row(Verdict{Outcome: outcome, Kind: k}), "%v %v", outcome, k)
+			s.RecordSuccess(0)
+			assert.Zero(t, s.rejectedInRow.Load())
+		}
+	}
+	begin()
+	s.RecordFailure(KindGone, 0)
+	assert.Zero(t, s.rejectedInRow.Load())
+	s.RecordRejected(KindGone)
+	s.RecordNeutral(KindContract)
+	assert.EqualValues(t, 2, s.rejectedInRow.Load())
+	s.RecordRejected(KindInvalidRequest)
+	assert.Zero(t, s.rejectedInRow.Load())
 }
 
 func TestStats_RefusalsInRowEndWithAdmission(t *testing.T) {
 	var s Stats
-	s.RecordRefused()
-	s.RecordRefused()
+	s.endRefusals()
+	assert.Equal(t, uint64(0), s.refusedInRow())
+	s.RecordRefused(StopCircuitOpen)
+	s.RecordRefused(StopProbeInFlight)
 	assert.Equal(t, uint64(2), s.refusedInRow())
 	s.endRefusals()
 	assert.Equal(t, uint64(0), s.refusedInRow())
-	s.RecordRefused()
+	s.RecordRefused(StopCircuitOpen)
 	assert.Equal(t, uint64(1), s.refusedInRow())
 	assert.Equal(t, uint64(3), s.Read().Refused)
 }
@@ -189,10 +275,10 @@ func TestStats_OutcomesGoToTheirCounters(t *testing.T) {
 		OutcomeSuccess: 1, OutcomeFailure: 2, OutcomeRejected: 3, OutcomeThrottled: 4, OutcomeNeutral: 5,
 	} {
 		for range times {
-			s.outcome(&s.permitOK, Verdict{Outcome: outcome, Kind: KindServerError}, int64(time.Second))
+			s.outcome(&s.permitOK, Verdict{Outcome: outcome, Kind: KindServerError}, int64(time.Second), 0)
 		}
 	}
-	s.outcome(&s.permitOK, Verdict{Outcome: 99}, 0) // an invalid outcome is neutral
+	s.outcome(&s.permitOK, Verdict{Outcome: 99}, 0, 0) // an invalid outcome is neutral
 	c := s.Read()
 	assert.Equal(t, uint64(1), s.permitOK.Load())
 	assert.Equal(t, uint64(1), c.Successes)
@@ -270,6 +356,22 @@ func TestStats_FirstConcurrentFailuresAreCounted(t *testing.T) {
 		var s Stats
 		atOnce(calls, func(i int) { s.RecordFailure(KindTimeout, time.Duration(i+1)) })
 		require.Equal(t, want, s.Read())
+	}
+}
+
+func TestStats_FirstConcurrentRejectionsAreCounted(t *testing.T) {
+	const calls = 3
+	for range 2000 {
+		var s Stats
+		atOnce(calls, func(i int) {
+			s.outcome(&s.nameOK, Verdict{Outcome: OutcomeRejected, Kind: KindGone}, 0, int64(i))
+			s.RecordNeutral(KindContract)
+			s.RecordRefused(StopCircuitOpen)
+		})
+		c := s.Read()
+		require.Equal(t, [3]uint64{calls, calls, calls}, [3]uint64{c.Rejected, c.Neutral, c.Refused})
+		require.EqualValues(t, 2*calls, s.rejectedInRow.Load())
+		require.EqualValues(t, calls-1, s.rejections.Load().last.Load(), "the latest time")
 	}
 }
 

@@ -154,10 +154,12 @@ type Snapshot struct {
 	// neither reads nor sets it, and must not be asked about such a snapshot.
 	Evicted bool
 
-	Epoch  uint64 // grows by one with each transition; a permit carries the one that admitted it
-	Streak int    // consecutive failures; frozen while open, a failed probe adds one
-	Trips  uint64 // transitions from closed to open
-	Since  int64  // the beginning of this state
+	Epoch uint64 // grows by one with each transition; a permit carries the one that admitted it
+	Trips uint64 // transitions from closed to open
+	Since int64  // the beginning of this state
+	// DownSince is when the breaker left closed, whatever has been tried since. Zero
+	// while closed.
+	DownSince int64
 	// Until is, closed, the end of a throttle; open, when the next probe is due;
 	// half-open, the end of the lease. Zero means no throttle, Forever no lease.
 	Until int64
@@ -165,16 +167,17 @@ type Snapshot struct {
 	lease    int64  // half-open: how long a KeepAlive extends the lease for
 	cooldown int64  // half-open: the cooldown that follows if the lease runs out
 	learned  int64  // the shortest lease of the next probe, from late successes
+	Streak   int32  // consecutive failures; frozen while open, a failed probe adds one
 	failed   uint32 // failed probes in a row: the exponent of growth
 	passed   uint32 // successful probes in a row
-	failedAt int64  // closed with a streak: when its last failure came
 
 	// The window of FailureRate. It begins with a failure; without one in it there is no
 	// window.
+	windowFailed uint32 // failures in it that counted
 	windowSince  int64
 	windowEnded  uint64 // calls that had ended before it began
-	windowFailed uint32 // failures in it that counted
 
+	failedAt int64  // closed with a streak: when its last failure came
 	operated uint64 // epoch of the last Reset or Isolate; permits from before it change nothing
 }
 
@@ -289,6 +292,7 @@ func Step(s *Snapshot, ev *Event, now int64) (next *Snapshot, a Answer) {
 		n.Epoch++
 		if from == Closed && n.State == Open {
 			n.Trips++
+			n.DownSince = n.Since
 		}
 		if cause == CauseReset || cause == CauseIsolated {
 			n.operated = n.Epoch
@@ -306,7 +310,7 @@ func Step(s *Snapshot, ev *Event, now int64) (next *Snapshot, a Answer) {
 
 // record notes that s came from another state.
 func (a *Answer) record(s *Snapshot, from State, cause Cause) {
-	c := Change{From: from, To: s.State, Cause: cause, When: s.Since, Epoch: s.Epoch, Streak: s.Streak, Kind: s.Kind}
+	c := Change{From: from, To: s.State, Cause: cause, When: s.Since, Epoch: s.Epoch, Streak: int(s.Streak), Kind: s.Kind}
 	switch {
 	case s.isolated:
 		c.Wait = s.Params.Hint()
@@ -458,7 +462,7 @@ func (s *Snapshot) fail(ev *Event, now int64) Cause {
 	s.failedAt = now
 	tooMany := s.Params.rate > 0 && s.countInWindow(ev, now)
 	switch {
-	case s.Params.threshold > 0 && s.Streak >= s.Params.threshold:
+	case s.Params.threshold > 0 && int(s.Streak) >= s.Params.threshold:
 		s.openAfterFailure(ev, now)
 		return CauseFailureThreshold
 	case tooMany:
@@ -485,7 +489,7 @@ func (s *Snapshot) countInWindow(ev *Event, now int64) bool {
 }
 
 func (s *Snapshot) countFailure(ev *Event) {
-	if s.Streak < math.MaxInt {
+	if s.Streak < math.MaxInt32 {
 		s.Streak++
 	}
 	s.Kind = ev.Kind
@@ -578,7 +582,7 @@ func (s *Snapshot) open(now, wait int64) {
 func (s *Snapshot) closeAt(now int64) {
 	s.begin(Closed, now, 0)
 	s.Streak, s.failed, s.passed = 0, 0, 0
-	s.failedAt, s.windowSince, s.windowEnded, s.windowFailed = 0, 0, 0, 0
+	s.DownSince, s.failedAt, s.windowSince, s.windowEnded, s.windowFailed = 0, 0, 0, 0, 0
 }
 
 // begin begins a state that is not half-open.

@@ -27,16 +27,16 @@ var stepSituations = []struct{ name, snapshot string }{
 	{"closed with streak", "state=closed since=900 streak=2 kind=connection"},
 	{"closed throttled", "state=closed since=900 until=1010"},
 	{"closed thawed", "state=closed since=900 until=990"},
-	{"open cooling", "state=open since=990 until=1020 streak=3 kind=connection trips=1 failed=1 passed=1"},
-	{"open due", "state=open since=955 until=985 streak=3 kind=connection trips=1 failed=1 passed=1"},
-	{"open limited", "state=open since=990 until=1050 limited=1 streak=3 kind=connection trips=1 failed=1 passed=1"},
-	{"isolated", "state=open since=990 until=990 isolated=1 streak=3 kind=connection trips=1 failed=1 passed=1"},
-	{"half-open live", "state=half-open since=990 until=1010 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
-	{"half-open untold", "state=half-open untold=1 since=990 until=1090 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
-	{"half-open undecided", "state=half-open since=990 until=1010 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1 undecided=2"},
-	{"half-open lost cooling", "state=half-open since=960 until=980 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
-	{"half-open lost due", "state=half-open since=935 until=955 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1"},
-	{"half-open no lease", "state=half-open since=990 until=never lease=never cooldown=30 streak=3 kind=connection trips=1 failed=1"},
+	{"open cooling", "state=open since=990 until=1020 streak=3 kind=connection trips=1 failed=1 passed=1 down=800"},
+	{"open due", "state=open since=955 until=985 streak=3 kind=connection trips=1 failed=1 passed=1 down=800"},
+	{"open limited", "state=open since=990 until=1050 limited=1 streak=3 kind=connection trips=1 failed=1 passed=1 down=800"},
+	{"isolated", "state=open since=990 until=990 isolated=1 streak=3 kind=connection trips=1 failed=1 passed=1 down=800"},
+	{"half-open live", "state=half-open since=990 until=1010 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1 down=800"},
+	{"half-open untold", "state=half-open untold=1 since=990 until=1090 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1 down=800"},
+	{"half-open undecided", "state=half-open since=990 until=1010 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1 undecided=2 down=800"},
+	{"half-open lost cooling", "state=half-open since=960 until=980 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1 down=800"},
+	{"half-open lost due", "state=half-open since=935 until=955 lease=20 cooldown=30 streak=3 kind=connection trips=1 failed=1 passed=1 down=800"},
+	{"half-open no lease", "state=half-open since=990 until=never lease=never cooldown=30 streak=3 kind=connection trips=1 failed=1 down=800"},
 }
 
 // stepOutcomes and stepPermits span the events of kind settle.
@@ -50,7 +50,7 @@ var (
 
 // What many rows share. A lost probe's snapshot turns open before anything else.
 const (
-	freshlyClosed = "state=closed since=1000 until=0 limited=0 isolated=0 undecided=0 untold=0 lease=0 cooldown=0 streak=0 failed=0 passed=0 failedat=0 epoch=8"
+	freshlyClosed = "state=closed since=1000 until=0 limited=0 isolated=0 undecided=0 untold=0 lease=0 cooldown=0 streak=0 failed=0 passed=0 failedat=0 down=0 epoch=8"
 	heldOpen      = "state=open since=1000 until=1000 limited=0 isolated=1 undecided=0 untold=0 lease=0 cooldown=0 epoch=8"
 	probeOut      = "state=half-open since=1000 until=1020 limited=0 lease=20 cooldown=30 epoch=8"
 	lost980       = "state=open since=980 until=1010 lost=1 lease=0 cooldown=0 passed=0 epoch=8"
@@ -77,7 +77,7 @@ var stepTable = [][5]string{
 	{"closed clean", "begin", "", "", ""},
 	{"closed clean", "keepalive other", "", "", ""},
 	{"closed clean", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
-	{"closed clean", "isolate", "", heldOpen + " trips=1", "closed>open isolated @1000 wait=30"},
+	{"closed clean", "isolate", "", heldOpen + " down=1000 trips=1", "closed>open isolated @1000 wait=30"},
 	{"closed clean", "configure lower", "", "cfg=lower", ""},
 	{"closed clean", "configure zero", "", "cfg=zero", ""},
 
@@ -85,9 +85,9 @@ var stepTable = [][5]string{
 	{"closed with streak", "success", "current probe name", "streak=0", ""},
 	{"closed with streak", "success", "stale", "", ""},
 	{"closed with streak", "success", "stale-probe", "", ""},
-	{"closed with streak", "slow", "current probe name", "failedat=1000 state=open since=1000 until=1030 streak=3 kind=timeout trips=1 epoch=8", "closed>open failure_threshold @1000 wait=30"},
-	{"closed with streak", "failure", "current probe name", "failedat=1000 state=open since=1000 until=1030 streak=3 kind=server_error trips=1 epoch=8", "closed>open failure_threshold @1000 wait=30"},
-	{"closed with streak", "asked", "current probe name", "failedat=1000 state=open since=1000 until=1060 limited=1 streak=3 kind=server_error trips=1 epoch=8", "closed>open failure_threshold @1000 wait=60"},
+	{"closed with streak", "slow", "current probe name", "failedat=1000 state=open since=1000 until=1030 streak=3 kind=timeout down=1000 trips=1 epoch=8", "closed>open failure_threshold @1000 wait=30"},
+	{"closed with streak", "failure", "current probe name", "failedat=1000 state=open since=1000 until=1030 streak=3 kind=server_error down=1000 trips=1 epoch=8", "closed>open failure_threshold @1000 wait=30"},
+	{"closed with streak", "asked", "current probe name", "failedat=1000 state=open since=1000 until=1060 limited=1 streak=3 kind=server_error down=1000 trips=1 epoch=8", "closed>open failure_threshold @1000 wait=60"},
 	{"closed with streak", "slow failure asked", "stale stale-probe", "", ""},
 	{"closed with streak", "rejected", "current probe name", "streak=0", ""},
 	{"closed with streak", "rejected", "stale stale-probe", "", ""},
@@ -99,7 +99,7 @@ var stepTable = [][5]string{
 	{"closed with streak", "begin", "", "", ""},
 	{"closed with streak", "keepalive other", "", "", ""},
 	{"closed with streak", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
-	{"closed with streak", "isolate", "", heldOpen + " trips=1", "closed>open isolated @1000 wait=30"},
+	{"closed with streak", "isolate", "", heldOpen + " down=1000 trips=1", "closed>open isolated @1000 wait=30"},
 	{"closed with streak", "configure lower", "", "cfg=lower", ""},
 	{"closed with streak", "configure zero", "", "cfg=zero", ""},
 
@@ -118,7 +118,7 @@ var stepTable = [][5]string{
 	{"closed throttled", "begin", "", "", ""},
 	{"closed throttled", "keepalive other", "", "", ""},
 	{"closed throttled", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
-	{"closed throttled", "isolate", "", heldOpen + " trips=1", "closed>open isolated @1000 wait=30"},
+	{"closed throttled", "isolate", "", heldOpen + " down=1000 trips=1", "closed>open isolated @1000 wait=30"},
 	{"closed throttled", "configure lower", "", "cfg=lower", ""},
 	{"closed throttled", "configure zero", "", "cfg=zero", ""},
 
@@ -137,7 +137,7 @@ var stepTable = [][5]string{
 	{"closed thawed", "begin", "", "", ""},
 	{"closed thawed", "keepalive other", "", "", ""},
 	{"closed thawed", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
-	{"closed thawed", "isolate", "", heldOpen + " trips=1", "closed>open isolated @1000 wait=30"},
+	{"closed thawed", "isolate", "", heldOpen + " down=1000 trips=1", "closed>open isolated @1000 wait=30"},
 	{"closed thawed", "configure lower", "", "cfg=lower", ""},
 	{"closed thawed", "configure zero", "", "cfg=zero", ""},
 
@@ -397,10 +397,12 @@ func changeSnapshot(t *testing.T, s *Snapshot, text string) {
 			s.operated = uint64(n)
 		case "trips":
 			s.Trips = uint64(n)
+		case "down":
+			s.DownSince = seconds
 		case "failedat":
 			s.failedAt = seconds
 		case "streak":
-			s.Streak = n
+			s.Streak = int32(n)
 		case "failed":
 			s.failed = uint32(n)
 		case "passed":
@@ -564,7 +566,7 @@ func TestStep_Table(t *testing.T) {
 			if c.Cause == CauseLeaseExpired { // came before anything else happened
 				as = before
 			}
-			assert.Equal(t, [2]any{as.Streak, as.Kind}, [2]any{c.Streak, c.Kind}, pair)
+			assert.Equal(t, [2]any{int(as.Streak), as.Kind}, [2]any{c.Streak, c.Kind}, pair)
 		}
 	}
 	for _, s := range stepSituations { // a permit from before an operator's word changes nothing

@@ -158,7 +158,7 @@ func TestStep_BoundaryOfTimeBelongsToTheLaterSide(t *testing.T) {
 	assert.Same(t, s, next)
 	ev.Took++
 	next, _ = Step(s, &ev, 0)
-	assert.Equal(t, 1, next.Streak)
+	assert.EqualValues(t, 1, next.Streak)
 }
 
 func TestStep_ClockThatGoesBackStandsStill(t *testing.T) {
@@ -196,7 +196,7 @@ func TestStep_GrowthRunsUntilClose(t *testing.T) {
 		do(fail)
 	}
 	assert.EqualValues(t, 4, s.failed)
-	assert.Equal(t, 7, s.Streak)
+	assert.EqualValues(t, 7, s.Streak)
 	now = s.Until
 	do(Event{Op: OpAdmit})
 	do(Event{Op: OpSettle, ByName: true})
@@ -373,7 +373,7 @@ func TestStep_FailureWithStatedWaitIsCappedAndCounted(t *testing.T) {
 	} {
 		s := ask(c.state, c.change, c.wait)
 		assert.Equal(t, c.until*stepSecond, s.Until, "%+v", c)
-		assert.Equal(t, c.streak, s.Streak, "%+v", c)
+		assert.EqualValues(t, c.streak, s.Streak, "%+v", c)
 		reason, _, _ := s.Refusal(1000 * stepSecond)
 		assert.Equal(t, c.asked, reason == RateLimited, "%+v: %s", c, reason)
 	}
@@ -449,7 +449,7 @@ func TestStep_FailureRateOpensOnFailureAfterEnoughCalls(t *testing.T) {
 	assert.Equal(t, CauseNone, settle(70, Failure, 0), "60 seconds after it began the window has ended")
 	assert.EqualValues(t, 1, s.windowFailed)
 	assert.Equal(t, 70*stepSecond, s.windowSince)
-	assert.Equal(t, 3, s.Streak, "the streak does not care")
+	assert.EqualValues(t, 3, s.Streak, "the streak does not care")
 }
 
 func TestStep_FailureRateBoundaries(t *testing.T) {
@@ -504,7 +504,7 @@ func TestStep_StreakEndsWithItsWindow(t *testing.T) {
 		fail := Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}
 		s, _ = Step(s, &fail, 1000)
 		s, _ = Step(s, &fail, 1000+int64(c.later))
-		assert.Equal(t, c.streak, s.Streak, "%+v", c)
+		assert.EqualValues(t, c.streak, s.Streak, "%+v", c)
 	}
 	first := &Snapshot{Params: stepParams(func(b *Config) { b.FailureWindow, b.FailureThreshold = 1, 1 }), Epoch: 1}
 	_, a := Step(first, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, int64(time.Hour))
@@ -530,10 +530,10 @@ func TestStep_ThresholdOfZeroCountsAndNeverOpens(t *testing.T) {
 		s, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}, int64(i))
 	}
 	assert.Equal(t, Closed, s.State)
-	assert.Equal(t, 100, s.Streak)
-	s.Streak = math.MaxInt
+	assert.EqualValues(t, 100, s.Streak)
+	s.Streak = math.MaxInt32
 	s, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, 0)
-	assert.Equal(t, math.MaxInt, s.Streak, "the streak does not wrap around")
+	assert.EqualValues(t, math.MaxInt32, s.Streak, "the streak does not wrap around")
 }
 
 func TestStep_FailureRestartsCooldownOnlyForward(t *testing.T) {
@@ -617,6 +617,32 @@ func TestStep_ConfigurationBringsLeaseToProbeWithout(t *testing.T) {
 	assert.Equal(t, 1010*stepSecond, lease(time.Minute).Until, "one that it has stays")
 	s = stepSituation(t, "state=closed")
 	assert.Zero(t, lease(time.Minute).Until)
+}
+
+func TestStep_DownSinceOutlastsProbes(t *testing.T) {
+	s := &Snapshot{Params: stepConfigs["table"], Epoch: 1}
+	step := func(at int64, ev Event) *Snapshot {
+		s, _ = Step(s, &ev, at*stepSecond)
+		return s
+	}
+	assert.Zero(t, step(10, Event{Op: OpSettle, ByName: true, Outcome: Failure}).DownSince)
+	for range 2 {
+		step(20, Event{Op: OpSettle, ByName: true, Outcome: Failure})
+	}
+	assert.EqualValues(t, 20*stepSecond, s.DownSince)
+	assert.Equal(t, HalfOpen, step(50, Event{Op: OpAdmit}).State)
+	assert.EqualValues(t, 20*stepSecond, s.DownSince)
+	lost := s.AsOf(80 * stepSecond)
+	assert.Equal(t, [3]int64{70 * stepSecond, 20 * stepSecond, int64(Open)}, [3]int64{lost.Since, lost.DownSince, int64(lost.State)})
+	for at := int64(100); at < 500; at += 100 { // a probe that succeeds is not enough, see stepConfigs
+		step(at, Event{Op: OpAdmit})
+		step(at+1, Event{Op: OpSettle, Probe: true, Epoch: s.Epoch, Outcome: []Outcome{Failure, Neutral, Throttled, Success}[at/100-1]})
+		assert.Equal(t, Open, s.State)
+		assert.EqualValues(t, 20*stepSecond, s.DownSince)
+	}
+	assert.EqualValues(t, 20*stepSecond, step(600, Event{Op: OpIsolate}).DownSince)
+	assert.Zero(t, step(610, Event{Op: OpReset}).DownSince)
+	assert.EqualValues(t, 620*stepSecond, step(620, Event{Op: OpIsolate}).DownSince)
 }
 
 func TestStep_KeepAliveNeverShortensLease(t *testing.T) {

@@ -1000,3 +1000,45 @@ func TestC145_ErrorTextsOfToolsStayPrivate(t *testing.T) {
 	}
 	assert.Less(t, len(all), 20_000)
 }
+
+// A server that answers 401 to every call is told from one that gets wrong arguments, and
+// its page says when it last worked.
+func TestC178_DeadKeyIsToldFromWrongArguments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := caseRegistry(t, nil)
+		gate := &toolhealth.Gate{Registry: r}
+		answer := func(tool string, code int) {
+			permit, err := gate.Allow(t.Context(), tool)
+			require.NoError(t, err)
+			permit.Settle(toolhealth.ClassifyHTTP(code, nil))
+		}
+		answer("keyed", 500)
+		failed := time.Now()
+		time.Sleep(time.Minute)
+		for range 5 {
+			answer("keyed", 200)
+			answer("asked wrong", 200)
+		}
+		for range 50 {
+			time.Sleep(time.Second)
+			answer("keyed", 401)
+			answer("asked wrong", 400)
+		}
+		rejected := time.Now()
+		time.Sleep(time.Hour)
+
+		keyed, wrong := caseHealth(t, r, "keyed"), caseHealth(t, r, "asked wrong")
+		assert.Equal(t, toolhealth.Degraded, keyed.Status)
+		assert.Equal(t, toolhealth.Healthy, wrong.Status)
+		assert.Equal(t, map[toolhealth.Kind]uint64{toolhealth.KindUnauthorized: 50}, keyed.RejectedByKind)
+		assert.Equal(t, map[toolhealth.Kind]uint64{toolhealth.KindInvalidRequest: 50}, wrong.RejectedByKind)
+		assert.Equal(t, [2]uint64{50, 0}, [2]uint64{keyed.RejectedInRow, wrong.RejectedInRow})
+		assert.True(t, keyed.Available, "the breaker stays closed")
+		assert.True(t, failed.Equal(keyed.LastFailureAt))
+		assert.True(t, rejected.Equal(keyed.LastRejectedAt))
+		assert.Equal(t, toolhealth.Degraded, r.HealthSummary().Overall)
+
+		answer("keyed", 200) // the key is renewed
+		assert.Equal(t, toolhealth.Healthy, r.HealthStatus("keyed"))
+	})
+}

@@ -96,6 +96,7 @@ func FuzzSummaryJSON(f *testing.F) {
 	f.Add("", []byte(`{"tools":null,"at":"9999-12-31T23:59:59Z"}`))
 	f.Add("\u202eevil", []byte(`{"tools":[{"reason":"none","failures_by_kind":{"timeout":18446744073709551615}}],"overall":"degraded"}`))
 	f.Add("a", []byte(`{"tools":[{"reason":""}]}`))
+	f.Add("b", []byte(`{"tools":[{"reason":"none","refusals_by_reason":{"busy":1,"none":2},"rejections_by_kind":{"gone":3},"down_since":"2026-01-02T03:04:05Z"}]}`))
 	f.Fuzz(func(t *testing.T, name string, text []byte) {
 		summaryOfHostileNames(t, name)
 		summaryOfHostileText(t, text)
@@ -121,7 +122,13 @@ func summaryOfHostileNames(t *testing.T, name string) {
 	require.Len(t, back.Tools, r.Len())
 	for i, h := range summary.Tools {
 		require.Equal(t, strings.ToValidUTF8(h.Tool, "\ufffd") == h.Tool, back.Tools[i].Tool == h.Tool)
-		h.Tool, h.Since = back.Tools[i].Tool, back.Tools[i].Since
+		h.Tool = back.Tools[i].Tool
+		for at, was := range map[*time.Time]time.Time{
+			&h.Since: back.Tools[i].Since, &h.DownSince: back.Tools[i].DownSince, &h.LastFailureAt: back.Tools[i].LastFailureAt,
+		} {
+			require.True(t, at.Equal(was))
+			*at = was // without its monotonic reading
+		}
 		require.Equal(t, h, back.Tools[i])
 	}
 }

@@ -345,7 +345,7 @@ func (s *teller) expectAnswer(name string) model.Answer {
 	if a.Reason == "none" {
 		p.s.Admit()
 	} else {
-		p.s.Refuse()
+		p.s.Refuse(a.Reason)
 	}
 	return a
 }
@@ -418,6 +418,9 @@ func (s *teller) readVerdict() toolhealth.Verdict {
 		v.RetryAfter = [4]time.Duration{0, 0, 40 * time.Second, time.Hour}[b/5/15]
 	case toolhealth.OutcomeRejected:
 		v.NotSent = b/5%4 == 1
+		v.Kind = [4]toolhealth.Kind{toolhealth.KindNone, toolhealth.KindUnauthorized, toolhealth.KindGone, toolhealth.KindNotFound}[b/20%4]
+	case toolhealth.OutcomeNeutral:
+		v.Kind = [3]toolhealth.Kind{toolhealth.KindNone, toolhealth.KindContract, toolhealth.KindCanceled}[b/5%3]
 	case toolhealth.OutcomeThrottled:
 		v.RetryAfter = [8]time.Duration{-1, 0, 1, time.Second, 40 * time.Second, time.Hour, math.MaxInt64, 7}[b/5%8]
 	}
@@ -441,7 +444,7 @@ func (s *teller) settle() {
 	}
 	p.spent = true
 	took := s.now() - p.start
-	p.pair.s.End(v.Outcome.String(), v.Kind.String(), took)
+	p.pair.s.End(s.now(), v.Outcome.String(), v.Kind.String(), took)
 	if p.pair == s.tools[p.name] { // if the tool was removed, the report reaches no breaker
 		p.pair.happened(p.pair.b.Report(s.now(), s.report(p.pair, v, took, model.Report{Probe: p.probe, Epoch: p.epoch})))
 	}
@@ -498,8 +501,37 @@ func (s *teller) recordOutcome(name string, v toolhealth.Verdict, took time.Dura
 	default:
 		s.r.Record(name, v, took)
 	}
-	p.s.End(v.Outcome.String(), v.Kind.String(), took)
+	p.s.End(s.now(), v.Outcome.String(), v.Kind.String(), took)
 	p.happened(p.b.Report(s.now(), s.report(p, v, took, model.Report{ByName: true})))
+}
+
+// at is a time of the model, the zero time if there is none.
+func (s *teller) at(t time.Duration, known bool) time.Time {
+	if !known {
+		return time.Time{}
+	}
+	return s.start.Add(t)
+}
+
+// byKind has the model's counters as a registry has them: nil without any.
+func byKind(s *teller, counters map[string]int) map[toolhealth.Kind]uint64 {
+	if len(counters) == 0 {
+		return nil
+	}
+	kinds := make(map[toolhealth.Kind]uint64)
+	for text, n := range counters {
+		var k toolhealth.Kind
+		require.NoError(s.t, k.UnmarshalText([]byte(text)))
+		kinds[k] = uint64(n)
+	}
+	return kinds
+}
+
+func sum(counters map[string]int) (n uint64) {
+	for _, of := range counters {
+		n += uint64(of)
+	}
+	return n
 }
 
 // compare compares everything that a caller can read.
@@ -522,16 +554,7 @@ func (s *teller) compare() {
 				out++
 			}
 		}
-		var kinds map[toolhealth.Kind]uint64
-		for text, n := range p.s.ByKind {
-			var k toolhealth.Kind
-			require.NoError(s.t, k.UnmarshalText([]byte(text)))
-			if kinds == nil {
-				kinds = map[toolhealth.Kind]uint64{}
-			}
-			kinds[k] = uint64(n)
-		}
-		require.Equal(s.t, fmt.Sprint(seen.State, " ", a.Reason, " ", seen.Kind, " ", model.Status(p.s.Score(), seen.State)),
+		require.Equal(s.t, fmt.Sprint(seen.State, " ", a.Reason, " ", seen.Kind, " ", p.s.Status(seen.State, a.Reason == "none")),
 			fmt.Sprint(h.State, " ", h.Reason.Detail(), " ", h.LastFailure, " ", h.Status), s)
 		require.InDelta(s.t, p.s.Score(), h.Score, 1e-9, s)
 		require.InDelta(s.t, p.s.Rate(), h.SuccessRate(), 1e-9, s)
@@ -539,13 +562,22 @@ func (s *teller) compare() {
 			Tool: name, Status: h.Status, State: h.State, Reason: h.Reason, LastFailure: h.LastFailure, Score: h.Score,
 			Available: a.Reason == "none", ProbeDue: a.Probe, RetryAfter: a.Wait,
 			Counts: toolhealth.Counts{
-				Successes: uint64(len(p.s.Good)), Failures: uint64(len(p.s.Bad)), ByKind: kinds,
-				Rejected: uint64(p.s.Rejected), Throttled: uint64(p.s.Throttled), Neutral: uint64(p.s.Neutral), Refused: uint64(p.s.Refused),
+				Successes: uint64(len(p.s.Good)), Failures: uint64(len(p.s.Bad)), ByKind: byKind(s, p.s.ByKind),
+				Rejected: sum(p.s.Rejections), Throttled: uint64(p.s.Throttled), Neutral: sum(p.s.Neutrals), Refused: sum(p.s.Refusals),
+				RejectedByKind: byKind(s, p.s.Rejections), NeutralByKind: byKind(s, p.s.Neutrals), RefusedByReason: h.RefusedByReason,
 				Average: p.s.Average(), AverageSuccess: p.s.AverageGood(), Max: p.s.Max(), EWMA: float64(p.s.EWMA) / 1e6,
 			},
 			ConsecutiveFailures: seen.Streak, RefusedInRow: uint64(p.s.InRow), Trips: uint64(seen.Trips), Epoch: uint64(seen.Epoch),
-			Since: s.start.Add(seen.Since), InFlight: out,
+			Since: s.start.Add(seen.Since), InFlight: out, RejectedInRow: uint64(p.s.UselessRow),
+			DownSince:      s.at(seen.DownSince, seen.State != "closed"),
+			LastFailureAt:  s.at(p.s.LastBad, len(p.s.Bad) > 0),
+			LastRejectedAt: s.at(p.s.LastReject, len(p.s.Rejections) > 0),
 		}, h, s)
+		reasons := map[string]int{}
+		for reason, n := range h.RefusedByReason {
+			reasons[reason.Detail()] = int(n)
+		}
+		require.Equal(s.t, p.s.Refusals, reasons, s)
 		require.Equal(s.t, a.Reason == "none", s.r.Available(name), s)
 		require.Equal(s.t, p.expected, p.heard, s)
 	}

@@ -71,7 +71,7 @@ type output struct {
 // seen is what Health says of a breaker. All its fields come from one snapshot.
 type seen struct {
 	state, reason, kind  string
-	wait, since          time.Duration
+	wait, since, down    time.Duration
 	streak, epoch, trips int
 }
 
@@ -120,7 +120,7 @@ func step(s breakerState, in input, out output) (bool, breakerState) {
 	case "health":
 		look, b := s.b.Look(in.now), s.b
 		b.Tick(in.now)
-		return out.seen == seen{b.State, look.Reason, b.Kind, look.Wait, b.Since, b.Streak, b.Epoch, b.Trips}, s
+		return out.seen == seen{b.State, look.Reason, b.Kind, look.Wait, b.Since, b.DownSince, b.Streak, b.Epoch, b.Trips}, s
 	default:
 		panic(in.what)
 	}
@@ -294,8 +294,12 @@ func (c *recorder) look(client, tool int) {
 	from := c.clock.Load() + 1
 	c.do(client, input{what: "health", tool: tool}, func() output {
 		h, _ = c.r.Health(names[tool])
+		down := time.Duration(0)
+		if !h.DownSince.IsZero() {
+			down = h.DownSince.Sub(c.start)
+		}
 		return output{seen: seen{
-			h.State.String(), h.Reason.Detail(), h.LastFailure.String(), h.RetryAfter, h.Since.Sub(c.start),
+			h.State.String(), h.Reason.Detail(), h.LastFailure.String(), h.RetryAfter, h.Since.Sub(c.start), down,
 			h.ConsecutiveFailures, int(h.Epoch), int(h.Trips),
 		}}
 	})

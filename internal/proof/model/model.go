@@ -47,6 +47,8 @@ type Breaker struct {
 	Kind   string // kind of the last failure that counted
 	Trips  int
 
+	DownSince time.Duration // open or half-open: when it was last closed
+
 	Throttled time.Duration // closed: end of the wait that the tool stated; zero means none
 
 	Due      time.Duration // open: when the next probe is admitted
@@ -163,6 +165,12 @@ func (b *Breaker) unknownWait() time.Duration {
 // enter begins another state period and returns its event.
 func (b *Breaker) enter(state, cause string, when time.Duration) *Event {
 	e := &Event{From: b.State, To: state, Cause: cause}
+	switch {
+	case state == "closed":
+		b.DownSince = 0
+	case b.State == "closed":
+		b.DownSince = when
+	}
 	b.State, b.Since = state, when
 	b.Epoch++
 	b.Throttled = 0
@@ -495,16 +503,24 @@ func (b *Breaker) Release(now time.Duration, epoch int) []Event {
 type Stats struct {
 	Good, Bad []time.Duration
 	ByKind    map[string]int
-	Rejected  int
 	Throttled int
-	Neutral   int
-	Refused   int
 	InRow     int // refused calls since the last admission
 	EWMA      int // in millionths
+
+	Rejections map[string]int // by kind
+	Neutrals   map[string]int // by kind
+	Refusals   map[string]int // by reason
+	LastBad    time.Duration
+	LastReject time.Duration
+	UselessRow int // calls in a row that show a dead key, a tool that is gone or another format
 }
 
 // NewStats returns the counters of a tool that was never called.
-func NewStats() *Stats { return &Stats{ByKind: map[string]int{}, EWMA: 1_000_000} }
+func NewStats() *Stats {
+	return &Stats{
+		ByKind: map[string]int{}, Rejections: map[string]int{}, Neutrals: map[string]int{}, Refusals: map[string]int{}, EWMA: 1_000_000,
+	}
+}
 
 // Ended returns the number of calls that succeeded or failed.
 func (s *Stats) Ended() int { return len(s.Good) + len(s.Bad) }
@@ -513,13 +529,24 @@ func (s *Stats) Ended() int { return len(s.Good) + len(s.Bad) }
 func (s *Stats) Admit() { s.InRow = 0 }
 
 // Refuse counts a refusal.
-func (s *Stats) Refuse() {
-	s.Refused++
+func (s *Stats) Refuse(reason string) {
+	s.Refusals[reason]++
 	s.InRow++
 }
 
 // End records the end of a call.
-func (s *Stats) End(outcome, kind string, took time.Duration) {
+func (s *Stats) End(now time.Duration, outcome, kind string, took time.Duration) {
+	if kind == "none" && outcome != "success" {
+		kind = "unknown"
+	}
+	switch outcome + " " + kind {
+	case "rejected unauthorized", "rejected gone", "neutral contract":
+		s.UselessRow++
+	default:
+		if outcome != "neutral" && outcome != "throttled" {
+			s.UselessRow = 0
+		}
+	}
 	switch outcome {
 	case "success":
 		s.Good = append(s.Good, max(took, 0))
@@ -527,13 +554,15 @@ func (s *Stats) End(outcome, kind string, took time.Duration) {
 	case "failure":
 		s.Bad = append(s.Bad, max(took, 0))
 		s.ByKind[kind]++
+		s.LastBad = now
 		s.EWMA = 7 * s.EWMA / 10
 	case "rejected":
-		s.Rejected++
+		s.Rejections[kind]++
+		s.LastReject = now
 	case "throttled":
 		s.Throttled++
 	case "neutral":
-		s.Neutral++
+		s.Neutrals[kind]++
 	}
 }
 
@@ -582,13 +611,14 @@ func (s *Stats) Rate() float64 {
 // Score returns 0.3 of the rate plus 0.7 of the EWMA.
 func (s *Stats) Score() float64 { return 0.3*s.Rate() + 0.7*float64(s.EWMA)/1e6 }
 
-// Status returns the status of a tool with this score and state.
-func Status(score float64, state string) string {
+// Status returns the status of a tool in this state that admits calls or not.
+func (s *Stats) Status(state string, admits bool) string {
+	score := s.Score()
 	switch {
 	case state == "open", score < 0.5:
 		return "unhealthy"
-	case score < 0.8:
-		return "degraded"
+	case score >= 0.8 && admits && s.UselessRow < 10:
+		return "healthy"
 	}
-	return "healthy"
+	return "degraded"
 }

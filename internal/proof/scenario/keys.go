@@ -76,7 +76,7 @@ var (
 		"score": readFloat, "ewma": readFloat, "success_rate": readFloat,
 		"calls": readCount, "successes": readCount, "failures": readCount, "rejected": readCount,
 		"throttled": readCount, "neutral": readCount, "refused": readCount,
-		"consecutive_failures": readCount, "trips": readCount, "would_refuse": readCount,
+		"consecutive_failures": readCount, "trips": readCount, "would_refuse": readCount, "rejected_in_row": readCount, "refused_in_row": readCount,
 		"average": readDuration, "average_success": readDuration, "max": readDuration,
 	}
 	summaryKeys = keyTable{

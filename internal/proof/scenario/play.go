@@ -341,8 +341,8 @@ func (st *stage) health(step *Step) error {
 		"calls": h.TotalCalls(), "successes": h.Successes, "failures": h.Failures,
 		"rejected": h.Rejected, "throttled": h.Throttled, "neutral": h.Neutral, "refused": h.Refused,
 		"consecutive_failures": uint64(h.ConsecutiveFailures), "trips": h.Trips,
-		"would_refuse": h.WouldRefuse,
-		"average":      h.Average, "average_success": h.AverageSuccess, "max": h.Max,
+		"would_refuse": h.WouldRefuse, "refused_in_row": h.RefusedInRow, "rejected_in_row": h.RejectedInRow,
+		"average": h.Average, "average_success": h.AverageSuccess, "max": h.Max,
 	})
 }
 

@@ -256,6 +256,28 @@ func (h *history) checkHealth(t toolhealth.ToolHealth) {
 	for _, n := range t.ByKind {
 		kinds += n
 	}
+	rejected, neutral, refused := uint64(0), uint64(0), uint64(0)
+	for _, n := range t.RejectedByKind {
+		rejected += n
+	}
+	for _, n := range t.NeutralByKind {
+		neutral += n
+	}
+	for _, n := range t.RefusedByReason {
+		refused += n
+	}
+	if rejected != t.Rejected || neutral != t.Neutral || refused != t.Refused {
+		h.fail("counters by kind and reason do not add up: %+v", t)
+	}
+	if t.DownSince.IsZero() != (t.State == toolhealth.StateClosed) || t.DownSince.After(t.Since) {
+		h.fail("down since a time while closed, or after the state began: %+v", t)
+	}
+	if t.LastFailureAt.IsZero() != (t.Failures == 0) || t.LastRejectedAt.IsZero() != (t.Rejected == 0) {
+		h.fail("a last time of nothing: %+v", t)
+	}
+	if t.Status == toolhealth.Healthy && (!t.Available || t.RejectedInRow >= 10) {
+		h.fail("healthy, and refuses or rejects: %+v", t)
+	}
 	if t.TotalCalls() != t.Successes+t.Failures || kinds != t.Failures {
 		h.fail("totals do not add up: %+v", t)
 	}

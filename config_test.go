@@ -266,3 +266,10 @@ func TestPolicy_SpreadTakesHalfOfTheRoomAtMost(t *testing.T) {
 	}
 	assert.Equal(t, 11*time.Second, longest)
 }
+
+func TestPolicy_MaxWaitOfOneNanosecondIsBound(t *testing.T) {
+	p := newPolicy(Policy{BackoffBase: time.Second, MaxWait: 1})
+	reason, wait, _ := p.nextWait(Verdict{Outcome: OutcomeFailure, Retryable: true}, 1, time.Minute)
+	assert.Equal(t, RetryAllowed, reason)
+	assert.LessOrEqual(t, wait, time.Duration(1))
+}

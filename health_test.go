@@ -449,6 +449,8 @@ func TestHealth_LabelsStayUntilReplaced(t *testing.T) {
 	g.Registry().RecordSuccess("search", 0)
 	require.NoError(t, g.Registry().SetConfig(DefaultConfig()))
 	assert.Equal(t, map[string]string{"server": "set"}, healthOf(t, g.Registry(), "search").Labels, "a Config has no labels")
+	g.Registry().Isolate("search", "alice")
+	assert.Equal(t, map[string]string{"server": "set"}, healthOf(t, g.Registry(), "search").Labels, "an operator names no labels")
 	require.NoError(t, g.Registry().Register("search", ToolOptions{Labels: map[string]string{"server": "registered"}}))
 	assert.Equal(t, map[string]string{"server": "registered"}, healthOf(t, g.Registry(), "search").Labels, "before those of the settings")
 

@@ -60,7 +60,7 @@ func TestBucket_NeverHoldsMoreThanItsSize(t *testing.T) {
 }
 
 func TestBucket_TimeGivesOneTokenBackAtATime(t *testing.T) {
-	const every, start = 10 * time.Second, int64(time.Hour)
+	const every, start = 10 * time.Second, int64(time.Hour + 3*time.Second)
 	var b Bucket
 	for range 3 {
 		if !b.Take(3, every, start) {
@@ -76,6 +76,36 @@ func TestBucket_TimeGivesOneTokenBackAtATime(t *testing.T) {
 	} {
 		if got := b.Take(3, every, start+int64(step.after)); got != step.want {
 			t.Errorf("after %v: %v", step.after, got)
+		}
+	}
+}
+
+func TestBucket_TimeGivesBackAllThatIsMissing(t *testing.T) {
+	const size = 100
+	var b Bucket
+	take(&b, size, size)
+	b.Take(size, 1, 1000) // the shortest refill is one
+	if got := take(&b, size, size); got != size-1 {
+		t.Errorf("%d tokens after a thousand refills, want %d", got, size-1)
+	}
+}
+
+// After nine successes a tenth is still missing.
+func TestBucket_TokenHasTenTenths(t *testing.T) {
+	for name, back := range map[string]func(*Bucket) bool{
+		"returned": func(b *Bucket) bool { b.Return(); return b.Take(2, 0, 0) },
+		"refilled": func(b *Bucket) bool { return b.Take(2, time.Second, int64(time.Second)) },
+	} {
+		var b Bucket
+		take(&b, 2, 2)
+		if !back(&b) {
+			t.Errorf("%s: no token", name)
+		}
+		for range 9 {
+			b.Reward()
+		}
+		if b.Take(2, 0, 0) {
+			t.Errorf("%s: more than a token", name)
 		}
 	}
 }

@@ -159,6 +159,7 @@ func TestSpread_StatedWaitIsNeverShortened(t *testing.T) {
 		wait, least     time.Duration
 	}{
 		{0, 0, 1, 0.5, 0, 0},
+		{0, 0, 0, 0.5, 0, 0},
 		{0, 4 * second, 0, 0.5, 4 * second, 4 * second},
 		{0, 4 * second, 1, 0.5, 2 * second, 0},
 		{0, 4 * second, 0.5, 0.5, 3 * second, 2 * second},

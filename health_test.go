@@ -501,7 +501,7 @@ func TestHealth_LaterOfTwoOperatorsIsNamed(t *testing.T) {
 	})
 	var last string
 	defer r.OnTransition(func(e Transition) { last = e.By })()
-	for range 200 {
+	for range 2000 {
 		atOnce(8, func(i int) { r.Isolate("search", fmt.Sprint(i)) })
 		h := healthOf(t, r, "search")
 		require.Equal(t, last, h.IsolatedBy)

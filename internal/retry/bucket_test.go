@@ -148,7 +148,7 @@ func TestBucket_ConcurrentTakersGetEachTokenOnce(t *testing.T) {
 }
 
 func TestBucket_ConcurrentTakersGetEachRefillOnce(t *testing.T) {
-	for range 200 {
+	for range 3000 {
 		var b Bucket
 		b.Take(4, time.Second, 0)
 		take(&b, 4, 3)

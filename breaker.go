@@ -101,17 +101,17 @@ type carrier struct {
 
 // apply runs one event to its end and puts the answer into a. It reports false if
 // the entry has left its registry; then nothing happened. stats are the tool's,
-// nil if it has none; what Step needs of them is put into ev, with a random draw.
+// nil if it has none; what Step needs of them is put into ev.
 func (c *carrier) apply(ev *machine.Event, now int64, stats *Stats, a *machine.Answer) bool {
+	ev.Draw = rand.Float64
 	for {
 		old := c.snap.Load()
 		if old.Evicted {
 			return false
 		}
-		if stats != nil {
+		if stats != nil && old.Params.CountsEnded() {
 			ev.Ended = stats.ended()
 		}
-		ev.Draw = rand.Float64()
 		next, answer := machine.Step(old, ev, now)
 		if next == old || c.snap.CompareAndSwap(old, next) {
 			*a = answer
@@ -125,12 +125,11 @@ func (c *carrier) apply(ev *machine.Event, now int64, stats *Stats, a *machine.A
 // or a hook further up this one's stack, will deliver them. by is the operator whose
 // act caused them, "" if no operator did.
 func (c *carrier) deliver(a *machine.Answer, tool, by string, base time.Time, list *hooks.List[Transition]) {
-	changes := a.Changes()
-	if len(changes) == 0 {
+	if len(a.Changes) == 0 {
 		return
 	}
-	var events [machine.MaxChanges]Transition
-	for i, ch := range changes {
+	events := make([]Transition, len(a.Changes), 2)
+	for i, ch := range a.Changes {
 		events[i] = Transition{
 			Tool: tool, From: State(ch.From), To: State(ch.To), Epoch: ch.Epoch, Cause: Cause(ch.Cause),
 			When: base.Add(time.Duration(ch.When)), Streak: ch.Streak, Kind: Kind(ch.Kind), Wait: time.Duration(ch.Wait),
@@ -144,7 +143,7 @@ func (c *carrier) deliver(a *machine.Answer, tool, by string, base time.Time, li
 		c.events.CompareAndSwap(nil, hooks.NewOrdered[Transition](2)) // a new breaker is in epoch 1
 		ordered = c.events.Load()
 	}
-	ordered.Deliver(events[0].Epoch, events[:len(changes)], list)
+	ordered.Deliver(events[0].Epoch, events, list)
 }
 
 // delivering reports whether a hook is being called for this breaker.

@@ -354,7 +354,7 @@ func (e *entry) refusal(s *machine.Snapshot, now int64) (StopReason, int64) {
 // notifyAdmission delivers what a call that asked has changed. If a hook ends the
 // goroutine, the caller never gets the permit or the probe, so it is given back.
 func (r *Registry) notifyAdmission(n *node, a *machine.Answer, permit bool) {
-	if len(a.Changes()) == 0 {
+	if len(a.Changes) == 0 {
 		return
 	}
 	told := false
@@ -868,7 +868,7 @@ func (r *Registry) reconfigure(k *compiled) (closed []closing) {
 	now := r.now()
 	r.conf.Store(k)
 	for n := range r.table.All() {
-		if a := n.Value.configure(r.paramsOf(n.Name(), k), now); len(a.Changes()) > 0 {
+		if a := n.Value.configure(r.paramsOf(n.Name(), k), now); len(a.Changes) > 0 {
 			closed = append(closed, closing{n, a})
 		}
 	}

@@ -441,7 +441,7 @@ func newPermit(g *Gate, tool string, n *node, a machine.Answer, now int64) Permi
 // startOf returns when a call starts that asked at now and got the answer a: a hook's
 // time is not the tool's.
 func (r *Registry) startOf(a *machine.Answer, now int64) int64 {
-	if len(a.Changes()) == 0 {
+	if len(a.Changes) == 0 {
 		return now
 	}
 	return r.now()

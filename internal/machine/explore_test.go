@@ -516,10 +516,10 @@ func (x *exploration) swap(w *world, i int) {
 		}
 	}
 	w.snap = *next
-	for _, ch := range a.Changes() {
+	for _, ch := range a.Changes {
 		w.promised = ch.When + ch.Wait
 	}
-	if a.n == 0 && next.State == Open {
+	if len(a.Changes) == 0 && next.State == Open {
 		w.promised = max(w.promised, next.Until)
 	}
 	if c.ev.Op == OpSettle || c.ev.Op == OpRelease {
@@ -537,7 +537,7 @@ func (x *exploration) swap(w *world, i int) {
 // countUndecided checks that a probe that ended without a verdict is followed by the
 // next one at once, or in a cooldown if it was the third in a row.
 func (x *exploration) countUndecided(w *world, ev *Event, before, next *Snapshot, a *Answer) {
-	for _, ch := range a.Changes() {
+	for _, ch := range a.Changes {
 		switch {
 		case ch.Cause == CauseProbeAdmitted:
 			continue
@@ -549,7 +549,7 @@ func (x *exploration) countUndecided(w *world, ev *Event, before, next *Snapshot
 		}
 		wait := int64(0)
 		if w.undecided == 3 && ev.Op == OpSettle {
-			w.undecided, wait = 0, before.Params.cooldown(before.failed, 0)
+			w.undecided, wait = 0, before.Params.cooldown(before.failed, nil)
 		}
 		if next.Until != ch.When+wait || next.failed != before.failed {
 			x.fail("the next probe is due at %d after one at %d that is no verdict, %d more in a row", next.Until, ch.When, w.undecided)
@@ -613,7 +613,7 @@ func (x *exploration) checkState(w *world) {
 		if seen.State == Open {
 			longest = seen.Since + bound - w.now
 		} else if seen.State == HalfOpen {
-			longest = s.lease + s.Params.cooldown(s.failed, 0)
+			longest = s.lease + s.Params.cooldown(s.failed, nil)
 		}
 		if wait > max(longest, 0) {
 			x.fail("refuses for %d, the bound is %d", wait, longest)
@@ -672,18 +672,18 @@ func (x *exploration) checkSwap(w *world, c *caller, before, next *Snapshot, a *
 
 	// The events form a chain from the old snapshot to the new one.
 	at := before.State
-	for i, ch := range a.Changes() {
+	for i, ch := range a.Changes {
 		if ch.From != at || ch.Epoch != before.Epoch+1+uint64(i) {
 			x.fail("event %v>%v of epoch %d does not follow %v of epoch %d", ch.From, ch.To, ch.Epoch, at, before.Epoch+uint64(i))
 		}
 		at = ch.To
 	}
-	if at != next.State || next.Epoch != before.Epoch+uint64(a.n) {
-		x.fail("the events end at %v, epoch %d, and the snapshot is %v, epoch %d", at, before.Epoch+uint64(a.n), next.State, next.Epoch)
+	if at != next.State || next.Epoch != before.Epoch+uint64(len(a.Changes)) {
+		x.fail("the events end at %v, epoch %d, and the snapshot is %v, epoch %d", at, before.Epoch+uint64(len(a.Changes)), next.State, next.Epoch)
 	}
 
 	// Each has its cause.
-	for _, ch := range a.Changes() {
+	for _, ch := range a.Changes {
 		if !x.justified(w, c, before, &ch, now) {
 			x.fail("%v>%v for %v by %s at %d, from %+v", ch.From, ch.To, ch.Cause, describeEvent(c.ev), now, *before)
 		}
@@ -836,7 +836,7 @@ func (x *exploration) compareWithModel(c *caller, before, next *Snapshot, a *Ans
 		events = b.Configure(at, modelConfig(ev.Params))
 	}
 	var said []model.Event
-	for _, ch := range a.Changes() {
+	for _, ch := range a.Changes {
 		said = append(said, model.Event{
 			From: ch.From.String(), To: ch.To.String(), Cause: ch.Cause.String(), Epoch: int(ch.Epoch), When: time.Duration(ch.When),
 			Streak: ch.Streak, Kind: ch.Kind.String(), Wait: time.Duration(ch.Wait),

@@ -104,8 +104,11 @@ type Event struct {
 	LeaseFloor int64   // OpAdmit: the shortest lease of a probe
 	Hooked     bool    // OpAdmit: hooks will be told of a probe before it begins, and OpBegin will follow
 	NoProbe    bool    // OpAdmit: the caller must not be the probe
-	Draw       float64 // any op that may begin a cooldown: in [0,1), where it falls within its jitter
 	Params     *Params // OpConfigure
+
+	// Draw says where a cooldown falls within its jitter: in [0,1). Only an event that
+	// begins a cooldown calls it, once; without it a cooldown has no jitter.
+	Draw func() float64
 }
 
 // Change is one transition.
@@ -121,21 +124,14 @@ type Change struct {
 
 // Answer is the output of [Step], apart from the next snapshot.
 type Answer struct {
-	Probe   bool   // OpAdmit: the caller got the probe
-	Reason  Reason // OpAdmit: why the caller is refused
-	n       uint8  // of changes
-	Epoch   uint64 // of the next snapshot, which admits the caller
-	Wait    int64  // OpAdmit: how long the tool will keep refusing; zero if it does not
-	changes [MaxChanges]Change
+	Probe  bool   // OpAdmit: the caller got the probe
+	Reason Reason // OpAdmit: why the caller is refused
+	Epoch  uint64 // of the next snapshot, which admits the caller
+	Wait   int64  // OpAdmit: how long the tool will keep refusing; zero if it does not
+	// Changes are the transitions from the old snapshot to the next one, oldest first:
+	// at most two, as the end of a lease may come before another one.
+	Changes []Change
 }
-
-// MaxChanges is how many transitions one event can cause: the end of a lease may
-// come before another one.
-const MaxChanges = 2
-
-// Changes returns the transitions from the old snapshot to the next one, oldest
-// first.
-func (a *Answer) Changes() []Change { return a.changes[:a.n] }
 
 // Snapshot is everything that a breaker remembers. It never changes: each change
 // of a breaker is a new snapshot.
@@ -321,8 +317,7 @@ func (a *Answer) record(s *Snapshot, from State, cause Cause) {
 	case s.State == HalfOpen && s.Until != Forever:
 		c.Wait = later(s.Until, s.cooldown) - s.Since
 	}
-	a.changes[a.n] = c
-	a.n++
+	a.Changes = append(a.Changes, c)
 }
 
 // apply applies one event to s, whose lease has not run out, and returns the

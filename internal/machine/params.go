@@ -143,15 +143,21 @@ func (p *Params) Heard(d int64) int64 {
 	return p.stated(d)
 }
 
-// cooldown returns the cooldown after this many failed probes in a row. draw, in
-// [0,1), says where it falls within its jitter.
-func (p *Params) cooldown(failed uint32, draw float64) int64 {
+// CountsEnded reports whether Step needs to know how many calls have ended.
+func (p *Params) CountsEnded() bool { return p.rate > 0 }
+
+// cooldown returns the cooldown after this many failed probes in a row. draw is that
+// of the event.
+func (p *Params) cooldown(failed uint32, draw func() float64) int64 {
 	bound := float64(MaxDuration)
 	if p.maxOpen > 0 {
 		bound = float64(p.maxOpen)
 	}
 	d := min(float64(p.recovery)*math.Pow(p.growth, float64(failed)), bound)
-	return int64(min(d*(1+p.jitter*draw), bound))
+	if draw != nil {
+		d *= 1 + p.jitter*draw()
+	}
+	return int64(min(d, bound))
 }
 
 // later returns the time d after t, which is not negative, and Forever if that

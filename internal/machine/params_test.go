@@ -79,14 +79,19 @@ func TestParams_GrowthMultipliesTheCooldown(t *testing.T) {
 		p := stepParams(func(b *Config) {
 			b.RecoveryGrowth, b.RecoveryJitter, b.MaxOpenDuration = c.growth, c.jitter, c.max
 		})
-		assert.Equal(t, c.want, time.Duration(p.cooldown(c.failed, c.draw)), "%+v", c)
+		assert.Equal(t, c.want, time.Duration(p.cooldown(c.failed, drawn(c.draw))), "%+v", c)
 	}
+}
+
+func TestParams_OnlyFailureRateCountsEnded(t *testing.T) {
+	assert.False(t, stepParams(func(c *Config) { c.FailureRate = 0 }).CountsEnded())
+	assert.True(t, stepParams(func(c *Config) { c.FailureRate = 0.5 }).CountsEnded())
 }
 
 func TestParams_BoundOfOneNanosecondIsBound(t *testing.T) {
 	c := Config{FailureThreshold: 1, RecoveryDuration: 1, MaxOpenDuration: 1, RecoveryGrowth: 10, ProbeTimeout: 1}
 	p := NewParams(c)
-	assert.Equal(t, int64(1), p.cooldown(5, 0))
+	assert.Equal(t, int64(1), p.cooldown(5, nil))
 	assert.Equal(t, int64(1), p.Cap(9))
 	s := &Snapshot{Params: p, State: Open, Since: 100, Until: 100, Epoch: 2}
 	assert.True(t, s.postpone(100, 50))

@@ -499,7 +499,7 @@ func stepAnswerText(ev Event, a Answer) string {
 			parts = append(parts, "admitted")
 		}
 	}
-	for _, c := range a.Changes() {
+	for _, c := range a.Changes {
 		parts = append(parts, fmt.Sprintf("%s>%s %s @%d wait=%d", c.From, c.To, c.Cause, c.When/stepSecond, c.Wait/stepSecond))
 	}
 	return strings.Join(parts, "; ")
@@ -559,8 +559,8 @@ func TestStep_Table(t *testing.T) {
 		assert.Equal(t, was, *before, "a snapshot never changes: %s", pair)
 		assert.Equal(t, *got != *before, got != before, "nothing is allocated for what stays: %s", pair)
 		assert.Equal(t, got.Epoch, a.Epoch, pair)
-		require.Equal(t, before.Epoch+uint64(a.n), got.Epoch, pair)
-		for i, c := range a.Changes() {
+		require.Equal(t, before.Epoch+uint64(len(a.Changes)), got.Epoch, pair)
+		for i, c := range a.Changes {
 			assert.Equal(t, before.Epoch+1+uint64(i), c.Epoch, pair)
 			as := got
 			if c.Cause == CauseLeaseExpired { // came before anything else happened

@@ -171,7 +171,7 @@ func TestStep_ClockThatGoesBackStandsStill(t *testing.T) {
 	s.Params = stepParams(func(c *Config) { c.FailureThreshold = 0 })
 	next, a := Step(s, &Event{Op: OpReset}, 500*stepSecond)
 	assert.Equal(t, 1000*stepSecond, next.Since)
-	assert.Equal(t, 1000*stepSecond, a.changes[0].When)
+	assert.Equal(t, 1000*stepSecond, a.Changes[0].When)
 }
 
 func TestStep_GrowthRunsUntilClose(t *testing.T) {
@@ -208,21 +208,24 @@ func TestStep_GrowthRunsUntilClose(t *testing.T) {
 	assert.Equal(t, uint64(2), s.Trips)
 }
 
+// drawn is an Event's Draw that always returns x.
+func drawn(x float64) func() float64 { return func() float64 { return x } }
+
 func TestStep_JitterIsDrawnForOpeningRestartingAndProbing(t *testing.T) {
 	cfg := stepParams(func(c *Config) { c.RecoveryJitter, c.FailureThreshold, c.MaxOpenDuration = 1, 1, 0 })
 	s := &Snapshot{Params: cfg, Epoch: 1}
-	fail := Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout, Draw: 0.5}
+	fail := Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout, Draw: drawn(0.5)}
 	s, _ = Step(s, &fail, 0)
 	assert.Equal(t, 45*stepSecond, s.Until)
-	fail.Draw = 0.9
+	fail.Draw = drawn(0.9)
 	s, _ = Step(s, &fail, stepSecond)
 	assert.Equal(t, 58*stepSecond, s.Until)
-	s, _ = Step(s, &Event{Op: OpAdmit, Draw: 0.1}, s.Until)
+	s, _ = Step(s, &Event{Op: OpAdmit, Draw: drawn(0.1)}, s.Until)
 	assert.Equal(t, 33*stepSecond, s.cooldown)
-	fail.Draw = 0.2
+	fail.Draw = drawn(0.2)
 	s, a := Step(s, &fail, s.Since)
 	assert.Equal(t, 36*stepSecond, s.Until-s.Since)
-	assert.Equal(t, 36*stepSecond, a.changes[0].Wait)
+	assert.Equal(t, 36*stepSecond, a.Changes[0].Wait)
 }
 
 func TestStep_CallThatMayNotProbeIsRefusedWhereOthersProbe(t *testing.T) {
@@ -267,14 +270,14 @@ func TestStep_LeaseIsAtLeastItsFloorAndWhatWasLearned(t *testing.T) {
 		require.True(t, a.Probe)
 		assert.Equal(t, c.want*stepSecond, s.lease, "%+v", c)
 		assert.Equal(t, (1000+c.want)*stepSecond, s.Until, "%+v", c)
-		assert.Equal(t, (c.want+30)*stepSecond, a.changes[0].Wait)
+		assert.Equal(t, (c.want+30)*stepSecond, a.Changes[0].Wait)
 	}
 	s := new(*due)
 	s.Params = stepParams(func(b *Config) { b.ProbeTimeout = 0 })
 	s.learned = 50 * stepSecond
 	s, a := Step(s, &Event{Op: OpAdmit, LeaseFloor: 45 * stepSecond}, 1000*stepSecond)
 	assert.Equal(t, int64(Forever), s.Until, "a lease that is off never ends, whatever was learned")
-	assert.Equal(t, int64(0), a.changes[0].Wait, "the wait is unknown")
+	assert.Equal(t, int64(0), a.Changes[0].Wait, "the wait is unknown")
 }
 
 func TestStep_LateSuccessOfProbeLengthensTheNextLease(t *testing.T) {
@@ -402,8 +405,8 @@ func TestStep_TripUnderThrottleKeepsTheLongerWait(t *testing.T) {
 	trip := func(text string) *Snapshot {
 		s := stepSituation(t, text)
 		s, a := Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}, 1000*stepSecond)
-		assert.Equal(t, CauseFailureThreshold, a.changes[0].Cause)
-		assert.Equal(t, s.Until-s.Since, a.changes[0].Wait)
+		assert.Equal(t, CauseFailureThreshold, a.Changes[0].Cause)
+		assert.Equal(t, s.Until-s.Since, a.Changes[0].Wait)
 		return s
 	}
 	for _, c := range []struct {
@@ -419,6 +422,14 @@ func TestStep_TripUnderThrottleKeepsTheLongerWait(t *testing.T) {
 	}
 }
 
+// causeOf is the cause of the first transition, CauseNone if there is none.
+func causeOf(a *Answer) Cause {
+	if len(a.Changes) == 0 {
+		return CauseNone
+	}
+	return a.Changes[0].Cause
+}
+
 func TestStep_FailureRateOpensOnFailureAfterEnoughCalls(t *testing.T) {
 	cfg := stepParams(func(c *Config) {
 		c.FailureThreshold, c.FailureRate, c.FailureRateWindow, c.FailureRateMinCalls = 0, 0.5, 60*time.Second, 4
@@ -429,7 +440,7 @@ func TestStep_FailureRateOpensOnFailureAfterEnoughCalls(t *testing.T) {
 		ended += uint64(others) + 1
 		var a Answer
 		s, a = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: outcome, Kind: Timeout, Ended: ended}, at*stepSecond)
-		return a.changes[0].Cause
+		return causeOf(&a)
 	}
 	assert.Equal(t, CauseNone, settle(0, Failure, 50), "the window begins here: one call")
 	assert.Equal(t, CauseNone, settle(1, Failure, 0), "two of two are too few")
@@ -459,7 +470,7 @@ func TestStep_FailureRateBoundaries(t *testing.T) {
 			change(c)
 		}), Epoch: 1, windowFailed: failed - 1, windowEnded: 1000}
 		_, a := Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout, Ended: 1000 + ended}, 0)
-		return a.changes[0].Cause
+		return causeOf(&a)
 	}
 	same := func(*Config) {}
 	assert.Equal(t, CauseFailureRate, cause(3, 30, same), "three of thirty are a tenth, exactly")
@@ -508,7 +519,7 @@ func TestStep_StreakEndsWithItsWindow(t *testing.T) {
 	}
 	first := &Snapshot{Params: stepParams(func(b *Config) { b.FailureWindow, b.FailureThreshold = 1, 1 }), Epoch: 1}
 	_, a := Step(first, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, int64(time.Hour))
-	assert.Equal(t, CauseFailureThreshold, a.changes[0].Cause, "a failure is within its own window")
+	assert.Equal(t, CauseFailureThreshold, a.Changes[0].Cause, "a failure is within its own window")
 }
 
 func TestStep_WithoutAnyRuleConfigurationCloses(t *testing.T) {
@@ -584,7 +595,7 @@ func TestStep_LeaseBeginsAfterHooksWereTold(t *testing.T) {
 		lease := max(c.lease, c.floor)
 		s, a := Step(s, &Event{Op: OpAdmit, Hooked: true, LeaseFloor: int64(c.floor)}, 1000*stepSecond)
 		require.True(t, a.Probe)
-		assert.Equal(t, int64(lease)+30*stepSecond, a.changes[0].Wait)
+		assert.Equal(t, int64(lease)+30*stepSecond, a.Changes[0].Wait)
 		assert.Equal(t, (1000+c.bound)*stepSecond, s.Until, "%+v", c)
 		begun, _ := Step(s, &Event{Op: OpBegin, Probe: true, Epoch: a.Epoch}, 1040*stepSecond)
 		assert.Equal(t, 1040*stepSecond+int64(lease), begun.Until, "%+v", c)
@@ -605,7 +616,7 @@ func TestStep_ConfigurationBringsLeaseToProbeWithout(t *testing.T) {
 	s := stepSituation(t, "state=half-open since=990 until=never lease=never cooldown=30 learned=45")
 	lease := func(d time.Duration) *Snapshot {
 		next, a := Step(s, &Event{Op: OpConfigure, Params: stepParams(func(b *Config) { b.ProbeTimeout = d })}, 1000*stepSecond)
-		assert.Empty(t, a.Changes())
+		assert.Empty(t, a.Changes)
 		return next
 	}
 	assert.Equal(t, int64(Forever), lease(0).Until)

@@ -102,7 +102,7 @@ type carrier struct {
 // apply runs one event to its end and puts the answer into a. It reports false if
 // the entry has left its registry; then nothing happened. stats are the tool's,
 // nil if it has none; what Step needs of them is put into ev.
-func (c *carrier) apply(ev *machine.Event, now int64, stats *Stats, a *machine.Answer) bool {
+func (c *carrier) apply(ev *machine.Event, now int64, stats *toolStats, a *machine.Answer) bool {
 	ev.Draw = rand.Float64
 	for {
 		old := c.snap.Load()

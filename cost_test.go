@@ -92,14 +92,14 @@ func TestCost_CallPathDoesNotAllocate(t *testing.T) {
 	}), "with MaxInFlight")
 	b := newBreaker(t, nil)
 	assert.Zero(t, testing.AllocsPerRun(100, func() { b.AllowRequest(); b.RecordSuccess(0); b.Available() }))
-	s := NewStats()
-	s.RecordFailure(KindTimeout, 0)
+	s := new(toolStats)
+	s.failure(KindTimeout, 0, 0)
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		s.RecordSuccess(1)
-		s.RecordFailure(KindTimeout, 1)
-		s.RecordNeutral(KindCanceled)
-		s.RecordRejected(KindUnauthorized)
-		s.RecordRefused(StopCircuitOpen)
+		s.success(&s.nameOK, 1)
+		s.failure(KindTimeout, 1, 0)
+		s.neutral(KindCanceled, 0)
+		s.rejection(KindUnauthorized, 0)
+		s.refused(StopCircuitOpen)
 	}))
 }
 
@@ -125,7 +125,7 @@ func TestCost_EntryFitsCacheLines(t *testing.T) {
 	}
 	t.Logf("an entry is %d bytes, its counters begin at %d", size, stats)
 	// The fields that each success writes are in the first line of the counters.
-	var s Stats
+	var s toolStats
 	assert.Less(t, unsafe.Offsetof(s.permitOK), uintptr(line))
 	assert.Less(t, unsafe.Offsetof(s.sumOK), uintptr(line))
 	assert.Less(t, unsafe.Offsetof(s.admitted), uintptr(line))

@@ -61,7 +61,7 @@
 //
 // # Health
 //
-// Every outcome goes into the tool's [Stats]: counts, durations, and a moving average
+// Every outcome goes into the tool's statistics: counts, durations, and a moving average
 // of success in which each call weighs 30 %. The score, 0.3 x success rate + 0.7 x
 // moving average, makes a [HealthStatus], which is at best degraded while calls are
 // refused, or rejected ten times in a row for a dead key. It informs and blocks nothing.

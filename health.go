@@ -368,7 +368,7 @@ func (r *Registry) All() iter.Seq2[string, ToolHealth] {
 // health fills in h, and reports false if n has left the registry.
 func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
 	e := &n.Value
-	counts := e.stats.Read()
+	counts := e.stats.read()
 	shared := e.snap.Load()
 	if shared.Evicted {
 		return false

@@ -441,7 +441,7 @@ func TestC86_CountersNeitherWrapNorDisturbBreaker(t *testing.T) {
 		stats.nameOK.Store(total)
 		r.Record("search", Verdict{Outcome: OutcomeRejected}, 0)
 		r.Record("search", Verdict{Outcome: OutcomeNeutral}, 0)
-		stats.RecordRefused(StopCircuitOpen)
+		stats.refused(StopCircuitOpen)
 		stats.failures.Load().kindCounts[KindTimeout].Store(total)
 		stats.rejections.Load().kindCounts[KindUnknown].Store(total)
 		stats.throttled.Store(total)

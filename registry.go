@@ -15,8 +15,8 @@ import (
 	"github.com/toolhealth/toolhealth/internal/nametable"
 )
 
-// Registry keeps the health of every tool by its name: one [Stats] and one
-// breaker each. Everything else in this package builds on it.
+// Registry keeps the health of every tool by its name: its statistics and a
+// breaker. Everything else in this package builds on it.
 //
 // A tool appears at its first AllowRequest, Record or [Gate.Allow]; reading never
 // creates one. Any text but the empty one is a name, byte for byte: "search" and
@@ -80,7 +80,7 @@ type entry struct {
 	// refusals, which lie in another cache line.
 	refusing atomic.Bool
 	carrier
-	stats Stats
+	stats toolStats
 	// place is the entry's place in Registry.queue; nil if it is registered. Under
 	// Registry.mu.
 	place *list.Element
@@ -240,7 +240,7 @@ func (e *entry) admitted() {
 
 // refuse notes that a call was refused.
 func (e *entry) refuse(reason StopReason) {
-	e.stats.RecordRefused(reason)
+	e.stats.refused(reason)
 	if !e.refusing.Load() {
 		e.refusing.Store(true)
 	}

@@ -94,7 +94,7 @@ func (r *Registry) falters(tool string) bool {
 		return false
 	}
 	s := n.Value.snap.Load()
-	return s.FailedWithinCooldown(r.now()) && n.Value.stats.Read().Score() < 0.5
+	return s.FailedWithinCooldown(r.now()) && n.Value.stats.read().Score() < 0.5
 }
 
 // Resolve returns the tool to call for a tool: the first that a call would be admitted

@@ -849,7 +849,7 @@ func TestRegistry_ToolWithHalfTheScoreDoesNotFalter(t *testing.T) {
 	failTimes(r, "search", 1)
 	stats := &r.table.Get("search").Value.stats
 	stats.missing.Store(ewmaOne / 2)
-	require.Equal(t, 0.5, stats.Read().Score())
+	require.Equal(t, 0.5, stats.read().Score())
 	assert.False(t, r.falters("search"))
 	stats.missing.Add(ewmaOne / 100)
 	assert.True(t, r.falters("search"))

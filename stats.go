@@ -12,20 +12,18 @@ import (
 // ewmaOne is an EWMA of 1.0: averages are integers scaled by this.
 const ewmaOne = 1_000_000
 
-// Stats are the all-time counters of one tool: lock-free, written by every call
-// that ends, read by dashboards. A [Registry] keeps one for each tool; alone,
-// the zero Stats (or [NewStats]) is ready for use.
+// toolStats are the all-time counters of one tool: lock-free, written by every call
+// that ends, read by dashboards. The zero value is ready for use.
 //
-// All methods may be called from any goroutine. Recording a success costs two
-// atomic additions and allocates nothing. Stats must not be copied; [Stats.Read]
-// returns a copy of the figures.
-type Stats struct {
-	// Every field is written by the call that ends and read by Read. Successes of
+// A success costs two atomic additions and allocates nothing. toolStats must not be
+// copied; read returns a copy of the figures.
+type toolStats struct {
+	// Every field is written by the call that ends and read by read. Successes of
 	// permits and of calls by name are counted apart: with admitted and settled
 	// the former tell how many permits are out (see inUse), at no extra write.
 	//
 	// Order: a call first raises longest, then counts itself, then adds to a
-	// sum; Read goes the other way. So a duration that a reader sees in a sum
+	// sum; read goes the other way. So a duration that a reader sees in a sum
 	// belongs to a call that it sees counted, and no average exceeds the maximum.
 	permitOK atomic.Uint64 // successes settled through a permit
 	nameOK   atomic.Uint64 // successes recorded by name
@@ -108,32 +106,9 @@ func tally[K Kind | StopReason](counters []atomic.Uint64) (by map[K]uint64, tota
 	return by, total
 }
 
-// NewStats returns empty statistics.
-func NewStats() *Stats { return new(Stats) }
-
-// RecordSuccess counts a success that took this long.
-func (s *Stats) RecordSuccess(took time.Duration) {
-	s.success(&s.nameOK, int64(took))
-}
-
-// RecordFailure counts a failure of this kind that took this long.
-func (s *Stats) RecordFailure(kind Kind, took time.Duration) {
-	s.failure(kind, int64(took), 0)
-}
-
-// RecordRejected counts a call that the tool answered by refusing the request. As in
-// the other methods, KindNone counts as KindUnknown.
-func (s *Stats) RecordRejected(kind Kind) { s.rejection(kind, 0) }
-
-// RecordThrottled counts a call that the tool asked to be repeated later.
-func (s *Stats) RecordThrottled() { s.throttled.Add(1) }
-
-// RecordNeutral counts a call that says nothing about the tool.
-func (s *Stats) RecordNeutral(kind Kind) { s.neutral(kind, 0) }
-
-// RecordRefused counts a call that was not made because the gate refused it for this
+// refused counts a call that was not made because the gate refused it for this
 // reason. One that is no reason of a gate counts as StopNone.
-func (s *Stats) RecordRefused(reason StopReason) {
+func (s *toolStats) refused(reason StopReason) {
 	if reason > StopUnknownTool {
 		reason = StopNone
 	}
@@ -142,7 +117,7 @@ func (s *Stats) RecordRefused(reason StopReason) {
 
 // success counts into total, which is permitOK or nameOK. Negative durations
 // count as 0.
-func (s *Stats) success(total *atomic.Uint64, took int64) {
+func (s *toolStats) success(total *atomic.Uint64, took int64) {
 	took = max(took, 0)
 	if took > s.longest.Load() {
 		raise(&s.longest, took)
@@ -155,7 +130,7 @@ func (s *Stats) success(total *atomic.Uint64, took int64) {
 	addSaturating(&s.sumOK, took)
 }
 
-func (s *Stats) failure(kind Kind, took, now int64) {
+func (s *toolStats) failure(kind Kind, took, now int64) {
 	took = max(took, 0)
 	raise(&s.longest, took)
 	s.sample(0)
@@ -164,7 +139,7 @@ func (s *Stats) failure(kind Kind, took, now int64) {
 	addSaturating(&s.sumBad, took)
 }
 
-func (s *Stats) rejection(kind Kind, now int64) {
+func (s *toolStats) rejection(kind Kind, now int64) {
 	if kind == KindUnauthorized || kind == KindGone {
 		s.rejectedInRow.Add(1)
 	} else {
@@ -173,7 +148,7 @@ func (s *Stats) rejection(kind Kind, now int64) {
 	madeOnce(&s.rejections).add(kind, now)
 }
 
-func (s *Stats) neutral(kind Kind, now int64) {
+func (s *toolStats) neutral(kind Kind, now int64) {
 	if kind == KindContract {
 		s.rejectedInRow.Add(1)
 	}
@@ -181,7 +156,7 @@ func (s *Stats) neutral(kind Kind, now int64) {
 }
 
 // endRejections ends a row of rejections.
-func (s *Stats) endRejections() {
+func (s *toolStats) endRejections() {
 	if s.rejectedInRow.Load() != 0 {
 		s.rejectedInRow.Store(0)
 	}
@@ -199,7 +174,7 @@ func kindOfError(kind Kind) Kind {
 // sample puts one outcome, ewmaOne or 0, into the EWMA with a weight of 30 %.
 // A value that would not change is not written: a healthy tool's EWMA costs a
 // load.
-func (s *Stats) sample(outcome int64) {
+func (s *toolStats) sample(outcome int64) {
 	for {
 		old := s.missing.Load()
 		next := ewmaOne - (7*(ewmaOne-old)+3*outcome)/10
@@ -229,10 +204,10 @@ func addSaturating(sum *atomic.Int64, d int64) {
 }
 
 // ewma returns the EWMA scaled by ewmaOne.
-func (s *Stats) ewma() int64 { return ewmaOne - s.missing.Load() }
+func (s *toolStats) ewma() int64 { return ewmaOne - s.missing.Load() }
 
 // ended returns the number of successes and failures.
-func (s *Stats) ended() uint64 {
+func (s *toolStats) ended() uint64 {
 	n := saturatingSum(s.permitOK.Load(), s.nameOK.Load())
 	if c := s.failures.Load(); c != nil {
 		for i := range c.kindCounts {
@@ -244,7 +219,7 @@ func (s *Stats) ended() uint64 {
 
 // admitBelow counts a permit as given out if fewer than limit are out. The number of
 // those that are settled only grows, so an old one never lets too many out.
-func (s *Stats) admitBelow(limit uint64) bool {
+func (s *toolStats) admitBelow(limit uint64) bool {
 	for {
 		done := s.permitOK.Load() + s.settled.Load()
 		admitted := s.admitted.Load()
@@ -261,10 +236,10 @@ func (s *Stats) admitBelow(limit uint64) bool {
 
 // inUse reports whether a permit is out. The settled ones are read first: a
 // permit that is given out in between can only make the answer true.
-func (s *Stats) inUse() bool { return s.inFlight() > 0 }
+func (s *toolStats) inUse() bool { return s.inFlight() > 0 }
 
 // inFlight returns the number of permits that are out.
-func (s *Stats) inFlight() uint64 {
+func (s *toolStats) inFlight() uint64 {
 	done := s.permitOK.Load() + s.settled.Load()
 	admitted := s.admitted.Load()
 	if done > admitted { // a copied permit was settled twice
@@ -274,7 +249,7 @@ func (s *Stats) inFlight() uint64 {
 }
 
 // refusedInRow returns the number of refusals since the last admission.
-func (s *Stats) refusedInRow() uint64 {
+func (s *toolStats) refusedInRow() uint64 {
 	c := s.refusals.Load()
 	if c == nil {
 		return 0
@@ -284,7 +259,7 @@ func (s *Stats) refusedInRow() uint64 {
 }
 
 // endRefusals notes that a call was admitted after some were refused.
-func (s *Stats) endRefusals() {
+func (s *toolStats) endRefusals() {
 	if c := s.refusals.Load(); c != nil {
 		c.before.Store(c.total())
 	}
@@ -337,9 +312,9 @@ func (c Counts) SuccessRate() float64 {
 // Score returns the health score, 0 to 1: 0.3 x SuccessRate + 0.7 x EWMA.
 func (c Counts) Score() float64 { return 0.3*c.SuccessRate() + 0.7*c.EWMA }
 
-// Read returns the figures. Calls that end meanwhile may be in or out; the
+// read returns the figures. Calls that end meanwhile may be in or out; the
 // totals of what is returned always add up.
-func (s *Stats) Read() Counts {
+func (s *toolStats) read() Counts {
 	sumOK, sumBad := s.sumOK.Load(), s.sumBad.Load()
 	c := Counts{
 		Successes: saturatingSum(s.permitOK.Load(), s.nameOK.Load()),
@@ -396,7 +371,7 @@ func saturatingAdd(a, b int64) int64 {
 }
 
 // outcome counts one call that ended at now.
-func (s *Stats) outcome(okTotal *atomic.Uint64, v Verdict, took, now int64) {
+func (s *toolStats) outcome(okTotal *atomic.Uint64, v Verdict, took, now int64) {
 	switch v.Outcome {
 	case OutcomeSuccess:
 		s.success(okTotal, took)

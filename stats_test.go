@@ -12,99 +12,99 @@ import (
 )
 
 func TestStats_EWMAInIntegers(t *testing.T) {
-	s := NewStats()
+	s := new(toolStats)
 	assert.Equal(t, int64(1_000_000), s.ewma())
-	s.RecordSuccess(0)
+	s.success(&s.nameOK, 0)
 	assert.Equal(t, int64(1_000_000), s.ewma())
-	s.RecordFailure(KindTimeout, 0)
+	s.failure(KindTimeout, 0, 0)
 	assert.Equal(t, int64(700_000), s.ewma())
-	s.RecordFailure(KindTimeout, 0)
+	s.failure(KindTimeout, 0, 0)
 	assert.Equal(t, int64(490_000), s.ewma())
-	s.RecordSuccess(0)
+	s.success(&s.nameOK, 0)
 	assert.Equal(t, int64(643_000), s.ewma())
-	assert.Equal(t, 0.643, s.Read().EWMA)
+	assert.Equal(t, 0.643, s.read().EWMA)
 	for range 200 {
-		s.RecordFailure(KindTimeout, 0)
+		s.failure(KindTimeout, 0, 0)
 	}
 	assert.Equal(t, int64(0), s.ewma(), "repeated failures reach zero")
 	for range 200 {
-		s.RecordSuccess(0)
+		s.success(&s.nameOK, 0)
 	}
 	assert.Equal(t, int64(999_997), s.ewma(), "integer division stops below one")
 }
 
 func TestStats_Score(t *testing.T) {
-	s := NewStats()
-	c := s.Read()
+	s := new(toolStats)
+	c := s.read()
 	assert.Equal(t, Counts{EWMA: 1}, c)
 	assert.Equal(t, 1.0, c.SuccessRate(), "without calls the rate is 1")
 	assert.Equal(t, 1.0, c.Score())
 	for range 3 {
-		s.RecordSuccess(0)
+		s.success(&s.nameOK, 0)
 	}
-	s.RecordFailure(KindTimeout, 0)
-	c = s.Read()
+	s.failure(KindTimeout, 0, 0)
+	c = s.read()
 	assert.Equal(t, 0.75, c.SuccessRate())
 	assert.InDelta(t, 0.3*0.75+0.7*0.7, c.Score(), 1e-12)
 	assert.Equal(t, uint64(4), c.TotalCalls())
 }
 
 func TestStats_Durations(t *testing.T) {
-	s := NewStats()
-	s.RecordSuccess(10 * time.Millisecond)
-	s.RecordSuccess(20 * time.Millisecond)
-	s.RecordFailure(KindTimeout, 90*time.Millisecond)
-	c := s.Read()
+	s := new(toolStats)
+	s.success(&s.nameOK, int64(10*time.Millisecond))
+	s.success(&s.nameOK, int64(20*time.Millisecond))
+	s.failure(KindTimeout, int64(90*time.Millisecond), 0)
+	c := s.read()
 	assert.Equal(t, 40*time.Millisecond, c.Average, "a timeout is tail latency")
 	assert.Equal(t, 15*time.Millisecond, c.AverageSuccess)
 	assert.Equal(t, 90*time.Millisecond, c.Max)
-	s.RecordSuccess(100 * time.Millisecond)
-	assert.Equal(t, 100*time.Millisecond, s.Read().Max)
+	s.success(&s.nameOK, int64(100*time.Millisecond))
+	assert.Equal(t, 100*time.Millisecond, s.read().Max)
 
-	bad := NewStats()
-	bad.RecordFailure(KindTimeout, time.Second)
-	assert.Equal(t, time.Duration(0), bad.Read().AverageSuccess)
-	assert.Equal(t, time.Second, bad.Read().Average)
+	bad := new(toolStats)
+	bad.failure(KindTimeout, int64(time.Second), 0)
+	assert.Equal(t, time.Duration(0), bad.read().AverageSuccess)
+	assert.Equal(t, time.Second, bad.read().Average)
 }
 
 func TestStats_NegativeDurationIsZero(t *testing.T) {
-	s := NewStats()
-	s.RecordSuccess(-time.Hour)
-	s.RecordFailure(KindTimeout, math.MinInt64)
-	assert.Equal(t, time.Duration(0), s.Read().Average)
-	assert.Equal(t, time.Duration(0), s.Read().Max)
-	assert.Equal(t, uint64(2), s.Read().TotalCalls())
-	s.RecordSuccess(3)
-	assert.Equal(t, time.Duration(1), s.Read().Average)
+	s := new(toolStats)
+	s.success(&s.nameOK, int64(-time.Hour))
+	s.failure(KindTimeout, math.MinInt64, 0)
+	assert.Equal(t, time.Duration(0), s.read().Average)
+	assert.Equal(t, time.Duration(0), s.read().Max)
+	assert.Equal(t, uint64(2), s.read().TotalCalls())
+	s.success(&s.nameOK, 3)
+	assert.Equal(t, time.Duration(1), s.read().Average)
 }
 
 func TestStats_SumOfDurationsSaturates(t *testing.T) {
-	s := NewStats()
-	s.RecordSuccess(math.MaxInt64)
-	assert.Equal(t, time.Duration(math.MaxInt64), s.Read().Average)
-	s.RecordSuccess(1)
-	c := s.Read()
+	s := new(toolStats)
+	s.success(&s.nameOK, math.MaxInt64)
+	assert.Equal(t, time.Duration(math.MaxInt64), s.read().Average)
+	s.success(&s.nameOK, 1)
+	c := s.read()
 	assert.Equal(t, int64(math.MaxInt64), s.sumOK.Load())
 	assert.Equal(t, time.Duration(math.MaxInt64/2), c.Average)
 	assert.Equal(t, time.Duration(math.MaxInt64/2), c.AverageSuccess)
-	s.RecordFailure(KindTimeout, math.MaxInt64)
-	assert.Equal(t, time.Duration(math.MaxInt64/3), s.Read().Average, "the sum of both sums saturates too")
-	s.RecordFailure(KindTimeout, math.MaxInt64)
+	s.failure(KindTimeout, math.MaxInt64, 0)
+	assert.Equal(t, time.Duration(math.MaxInt64/3), s.read().Average, "the sum of both sums saturates too")
+	s.failure(KindTimeout, math.MaxInt64, 0)
 	assert.Equal(t, int64(math.MaxInt64), s.sumBad.Load())
 
 	// A reader comes between the overflow of the sum and its correction.
-	var torn Stats
+	var torn toolStats
 	torn.nameOK.Store(2)
 	torn.sumOK.Store(math.MinInt64)
-	assert.Equal(t, time.Duration(math.MaxInt64/2), torn.Read().AverageSuccess)
-	assert.Equal(t, time.Duration(math.MaxInt64/2), torn.Read().Average)
+	assert.Equal(t, time.Duration(math.MaxInt64/2), torn.read().AverageSuccess)
+	assert.Equal(t, time.Duration(math.MaxInt64/2), torn.read().Average)
 }
 
 func TestStats_SumsOfCountersSaturate(t *testing.T) {
-	var s Stats
+	var s toolStats
 	s.permitOK.Store(math.MaxUint64)
 	s.nameOK.Store(5)
-	assert.Equal(t, uint64(math.MaxUint64), s.Read().Successes)
+	assert.Equal(t, uint64(math.MaxUint64), s.read().Successes)
 	assert.Equal(t, uint64(math.MaxUint64), s.ended())
 	assert.Equal(t, uint64(math.MaxUint64), Counts{Successes: math.MaxUint64, Failures: 1}.TotalCalls())
 	assert.Equal(t, uint64(math.MaxUint64), saturatingSum(math.MaxUint64-1, 1))
@@ -115,16 +115,16 @@ func TestStats_SumsOfCountersSaturate(t *testing.T) {
 }
 
 func TestStats_FailuresByKind(t *testing.T) {
-	s := NewStats()
-	assert.Nil(t, s.Read().ByKind)
+	s := new(toolStats)
+	assert.Nil(t, s.read().ByKind)
 	for k := range numKinds {
 		for range int(k) + 1 {
-			s.RecordFailure(k, 0)
+			s.failure(k, 0, 0)
 		}
 	}
-	s.RecordFailure(numKinds, 0)
-	s.RecordFailure(255, 0)
-	c := s.Read()
+	s.failure(numKinds, 0, 0)
+	s.failure(255, 0, 0)
+	c := s.read()
 	want := map[Kind]uint64{}
 	for k := KindTimeout; k < KindUnknown; k++ {
 		want[k] = uint64(k) + 1
@@ -137,48 +137,48 @@ func TestStats_FailuresByKind(t *testing.T) {
 	}
 	assert.Equal(t, sum, c.Failures)
 	assert.Equal(t, sum, s.ended())
-	s.RecordSuccess(0)
+	s.success(&s.nameOK, 0)
 	assert.Equal(t, sum+1, s.ended())
 }
 
 func TestStats_OtherOutcomesTouchNothingElse(t *testing.T) {
-	s := NewStats()
-	s.RecordRejected(KindNotFound)
-	s.RecordThrottled()
-	s.RecordThrottled()
+	s := new(toolStats)
+	s.rejection(KindNotFound, 0)
+	s.throttled.Add(1)
+	s.throttled.Add(1)
 	for range 3 {
-		s.RecordNeutral(KindDenied)
+		s.neutral(KindDenied, 0)
 	}
 	for range 4 {
-		s.RecordRefused(StopIsolated)
+		s.refused(StopIsolated)
 	}
 	assert.Equal(t, Counts{
 		Rejected: 1, RejectedByKind: map[Kind]uint64{KindNotFound: 1}, Throttled: 2,
 		Neutral: 3, NeutralByKind: map[Kind]uint64{KindDenied: 3},
 		Refused: 4, RefusedByReason: map[StopReason]uint64{StopIsolated: 4}, EWMA: 1,
-	}, s.Read())
+	}, s.read())
 	assert.Zero(t, s.ended())
 }
 
 func TestStats_RejectionsNeutralsAndRefusalsAddUp(t *testing.T) {
-	s := NewStats()
-	empty := s.Read()
+	s := new(toolStats)
+	empty := s.read()
 	assert.Nil(t, empty.RejectedByKind)
 	assert.Nil(t, empty.NeutralByKind)
 	assert.Nil(t, empty.RefusedByReason)
 	for k := range numKinds + 2 {
 		for range int(k) + 1 {
-			s.RecordRejected(k)
-			s.RecordNeutral(k)
-			s.RecordNeutral(k)
+			s.rejection(k, 0)
+			s.neutral(k, 0)
+			s.neutral(k, 0)
 		}
 	}
 	for r := range RetryAllowed + 2 {
 		for range int(r) + 1 {
-			s.RecordRefused(r)
+			s.refused(r)
 		}
 	}
-	c := s.Read()
+	c := s.read()
 	rejected, neutral := map[Kind]uint64{}, map[Kind]uint64{}
 	for k := KindTimeout; k < KindUnknown; k++ {
 		rejected[k], neutral[k] = uint64(k)+1, 2*uint64(k)+2
@@ -208,7 +208,7 @@ func sumOf[K comparable](by map[K]uint64) (sum uint64) {
 }
 
 func TestStats_RejectedInRow(t *testing.T) {
-	var s Stats
+	var s toolStats
 	row := func(v Verdict) uint64 { s.outcome(&s.nameOK, v, 0, 0); return s.rejectedInRow.Load() }
 	begin := func() {
 		for s.rejectedInRow.Load() < 5 {
@@ -226,36 +226,36 @@ func TestStats_RejectedInRow(t *testing.T) {
 				want = 5
 			}
 			assert.Equal(t, want, row(Verdict{Outcome: outcome, Kind: k}), "%v %v", outcome, k)
-			s.RecordSuccess(0)
+			s.success(&s.nameOK, 0)
 			assert.Zero(t, s.rejectedInRow.Load())
 		}
 	}
 	begin()
-	s.RecordFailure(KindGone, 0)
+	s.failure(KindGone, 0, 0)
 	assert.Zero(t, s.rejectedInRow.Load())
-	s.RecordRejected(KindGone)
-	s.RecordNeutral(KindContract)
+	s.rejection(KindGone, 0)
+	s.neutral(KindContract, 0)
 	assert.EqualValues(t, 2, s.rejectedInRow.Load())
-	s.RecordRejected(KindInvalidRequest)
+	s.rejection(KindInvalidRequest, 0)
 	assert.Zero(t, s.rejectedInRow.Load())
 }
 
 func TestStats_RefusalsInRowEndWithAdmission(t *testing.T) {
-	var s Stats
+	var s toolStats
 	s.endRefusals()
 	assert.Equal(t, uint64(0), s.refusedInRow())
-	s.RecordRefused(StopCircuitOpen)
-	s.RecordRefused(StopProbeInFlight)
+	s.refused(StopCircuitOpen)
+	s.refused(StopProbeInFlight)
 	assert.Equal(t, uint64(2), s.refusedInRow())
 	s.endRefusals()
 	assert.Equal(t, uint64(0), s.refusedInRow())
-	s.RecordRefused(StopCircuitOpen)
+	s.refused(StopCircuitOpen)
 	assert.Equal(t, uint64(1), s.refusedInRow())
-	assert.Equal(t, uint64(3), s.Read().Refused)
+	assert.Equal(t, uint64(3), s.read().Refused)
 }
 
 func TestStats_InFlightIsAdmittedMinusSettled(t *testing.T) {
-	var s Stats
+	var s toolStats
 	assert.False(t, s.inUse())
 	s.admitted.Add(3)
 	assert.Equal(t, uint64(3), s.inFlight())
@@ -270,7 +270,7 @@ func TestStats_InFlightIsAdmittedMinusSettled(t *testing.T) {
 }
 
 func TestStats_OutcomesGoToTheirCounters(t *testing.T) {
-	var s Stats
+	var s toolStats
 	for outcome, times := range map[Outcome]int{
 		OutcomeSuccess: 1, OutcomeFailure: 2, OutcomeRejected: 3, OutcomeThrottled: 4, OutcomeNeutral: 5,
 	} {
@@ -279,7 +279,7 @@ func TestStats_OutcomesGoToTheirCounters(t *testing.T) {
 		}
 	}
 	s.outcome(&s.permitOK, Verdict{Outcome: 99}, 0, 0) // an invalid outcome is neutral
-	c := s.Read()
+	c := s.read()
 	assert.Equal(t, uint64(1), s.permitOK.Load())
 	assert.Equal(t, uint64(1), c.Successes)
 	assert.Equal(t, map[Kind]uint64{KindServerError: 2}, c.ByKind)
@@ -289,7 +289,7 @@ func TestStats_OutcomesGoToTheirCounters(t *testing.T) {
 
 // Readers run beside writers: the figures of one Read must agree with each other.
 func TestStats_ReadIsConsistentDuringWrites(t *testing.T) {
-	s := NewStats()
+	s := new(toolStats)
 	const writers, calls = 4, 3000
 	var writing sync.WaitGroup
 	for w := range writers {
@@ -297,9 +297,9 @@ func TestStats_ReadIsConsistentDuringWrites(t *testing.T) {
 			for i := range calls {
 				d := time.Duration(i*writers + w + 1)
 				if i%3 == 0 {
-					s.RecordFailure(Kind(1+i%5), d)
+					s.failure(Kind(1+i%5), int64(d), 0)
 				} else {
-					s.RecordSuccess(d)
+					s.success(&s.nameOK, int64(d))
 				}
 			}
 		})
@@ -310,7 +310,7 @@ func TestStats_ReadIsConsistentDuringWrites(t *testing.T) {
 		reading.Go(func() {
 			last := Counts{}
 			for {
-				c := s.Read()
+				c := s.read()
 				kinds := uint64(0)
 				for _, n := range c.ByKind {
 					kinds += n
@@ -337,7 +337,7 @@ func TestStats_ReadIsConsistentDuringWrites(t *testing.T) {
 	writing.Wait()
 	close(stop)
 	reading.Wait()
-	c := s.Read()
+	c := s.read()
 	require.Equal(t, uint64(writers*calls), c.TotalCalls())
 	assert.Equal(t, uint64(writers*calls/3), c.Failures)
 	assert.Equal(t, time.Duration(writers*calls), c.Max)
@@ -347,28 +347,28 @@ func TestStats_ReadIsConsistentDuringWrites(t *testing.T) {
 // Each call finds no counters by kind, an EWMA of one and a maximum of zero.
 func TestStats_FirstConcurrentFailuresAreCounted(t *testing.T) {
 	const calls = 3
-	var one Stats
+	var one toolStats
 	for i := range calls {
-		one.RecordFailure(KindTimeout, time.Duration(i+1))
+		one.failure(KindTimeout, int64(time.Duration(i+1)), 0)
 	}
-	want := one.Read()
+	want := one.read()
 	for range 5000 {
-		var s Stats
-		atOnce(calls, func(i int) { s.RecordFailure(KindTimeout, time.Duration(i+1)) })
-		require.Equal(t, want, s.Read())
+		var s toolStats
+		atOnce(calls, func(i int) { s.failure(KindTimeout, int64(time.Duration(i+1)), 0) })
+		require.Equal(t, want, s.read())
 	}
 }
 
 func TestStats_FirstConcurrentRejectionsAreCounted(t *testing.T) {
 	const calls = 3
 	for range 2000 {
-		var s Stats
+		var s toolStats
 		atOnce(calls, func(i int) {
 			s.outcome(&s.nameOK, Verdict{Outcome: OutcomeRejected, Kind: KindGone}, 0, int64(i))
-			s.RecordNeutral(KindContract)
-			s.RecordRefused(StopCircuitOpen)
+			s.neutral(KindContract, 0)
+			s.refused(StopCircuitOpen)
 		})
-		c := s.Read()
+		c := s.read()
 		require.Equal(t, [3]uint64{calls, calls, calls}, [3]uint64{c.Rejected, c.Neutral, c.Refused})
 		require.EqualValues(t, 2*calls, s.rejectedInRow.Load())
 		require.EqualValues(t, calls-1, s.rejections.Load().last.Load(), "the latest time")

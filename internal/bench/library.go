@@ -291,14 +291,6 @@ func alone() []Case {
 				}
 			}
 		}},
-		{Name: "toolhealth/stats-alone", Keeps: "counts, latency, EWMA", New: func(*Teardown) func(int) {
-			s := toolhealth.NewStats()
-			return func(n int) {
-				for range n {
-					s.RecordSuccess(time.Microsecond)
-				}
-			}
-		}},
 	}
 }
 

@@ -207,7 +207,7 @@ func TestGuard_NotesBelongToTheirAttempt(t *testing.T) {
 		assert.Equal(t, []Verdict{retryable, invalid, retryable, {}}, heard, name)
 		e, ok := errors.AsType[*ToolError](err)
 		require.True(t, ok)
-		assert.Equal(t, KindUnknown, e.Kind, "the third attempt left no note")
+		assert.Equal(t, KindUnknown, e.Verdict.Kind, "the third attempt left no note")
 	}
 }
 

@@ -529,7 +529,7 @@ func ExamplePartial() {
 	out, err := toolhealth.Call(ctx, guard, "prices",
 		func(context.Context, string) (string, error) { return "", &apiError{500} },
 		toolhealth.Partial(func(_ context.Context, failed *toolhealth.ToolError) (string, error) {
-			return "yesterday's prices, because of " + failed.Kind.String(), nil
+			return "yesterday's prices, because of " + failed.Verdict.Kind.String(), nil
 		}))
 	fmt.Println(out, err, info.Partial)
 	// Output:

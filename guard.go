@@ -770,7 +770,6 @@ func (c *call) cancel(err, last error) {
 
 // fail notes that a candidate is out. replace says whether another may step in.
 func (c *call) fail(f Candidate, replace bool) {
-	f.Kind = f.Verdict.Kind
 	if f.Tool == c.requested && len(c.failures) > 0 { // the primary's next attempt was put off, and now it is out
 		c.failures[0] = f
 	} else {
@@ -840,7 +839,7 @@ func (c *call) failure() *ToolError {
 		}
 	}
 	f := e.decisive()
-	e.Reason, e.Kind, e.Verdict = f.Reason, f.Kind, f.Verdict
+	e.Reason, e.Verdict = f.Reason, f.Verdict
 	return e
 }
 
@@ -863,9 +862,9 @@ func (c *call) observeEnd(e *ToolError) {
 		Took: time.Duration(max(c.now()-c.begun, 0)),
 	}
 	if e != nil {
-		event.Reason, event.Wait, event.Verdict.Kind, event.Err = e.Reason, e.RetryAfter, e.Kind, e
+		event.Reason, event.Wait, event.Verdict.Kind, event.Err = e.Reason, e.RetryAfter, e.Verdict.Kind, e
 		if c.attempts == 0 || e.Reason == StopCanceled {
-			event.Verdict = Verdict{Outcome: OutcomeNeutral, Kind: e.Kind}
+			event.Verdict = Verdict{Outcome: OutcomeNeutral, Kind: e.Verdict.Kind}
 		}
 	}
 	c.notify(c.ctx, event)

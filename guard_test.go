@@ -28,7 +28,7 @@ func TestGuard_WaitsGrowUpToLimit(t *testing.T) {
 		assert.Equal(t, []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 2000 * ms, 2000 * ms}, tool.gaps())
 		e := toolError(t, err)
 		assert.Equal(t, StopRetryExhausted, e.Reason)
-		assert.Equal(t, KindServerError, e.Kind)
+		assert.Equal(t, KindServerError, e.Verdict.Kind)
 		assert.Equal(t, 8, e.Attempts)
 		assert.ErrorIs(t, err, errBusy)
 	})
@@ -51,7 +51,7 @@ func TestGuard_CancellationEndsWait(t *testing.T) {
 		assert.ErrorIs(t, err, errBusy)
 		e := toolError(t, err)
 		assert.Equal(t, StopCanceled, e.Reason)
-		assert.Equal(t, KindCanceled, e.Kind)
+		assert.Equal(t, KindCanceled, e.Verdict.Kind)
 		assert.Equal(t, context.Canceled, e.Canceled)
 		assert.Equal(t, []time.Duration{30 * time.Second}, info.Waits)
 		h := healthOf(t, r, "a")
@@ -109,7 +109,7 @@ func TestGuard_EmptyAnswerIsContractFailure(t *testing.T) {
 		}))
 	e := toolError(t, err)
 	assert.Equal(t, StopContractViolation, e.Reason)
-	assert.Equal(t, KindContract, e.Kind)
+	assert.Equal(t, KindContract, e.Verdict.Kind)
 	assert.Equal(t, "tool failed: the answer was not in the agreed format", err.Error())
 	assert.Equal(t, StateOpen, healthOf(t, r, "a").State)
 	assert.Equal(t, KindContract, healthOf(t, r, "a").LastFailure)
@@ -192,7 +192,7 @@ func TestGuard_CallInfo(t *testing.T) {
 		assert.Equal(t, CallInfo{
 			Requested: "a", Served: "b", Attempts: 4,
 			Waits:   []time.Duration{100 * time.Millisecond, 200 * time.Millisecond},
-			Skipped: []Candidate{{Tool: "a", Reason: StopRetryExhausted, Kind: KindServerError, Verdict: Verdict{Outcome: OutcomeFailure, Kind: KindServerError, Retryable: true}, Err: errBusy}},
+			Skipped: []Candidate{{Tool: "a", Reason: StopRetryExhausted, Verdict: Verdict{Outcome: OutcomeFailure, Kind: KindServerError, Retryable: true}, Err: errBusy}},
 		}, *info)
 
 		ctx, info = WithCallInfo(WithoutFallback(t.Context()))
@@ -214,13 +214,13 @@ func TestGuard_CallInfo(t *testing.T) {
 func TestGuard_EveryKindAndReasonHasItsText(t *testing.T) {
 	seen := make(map[string]Kind)
 	for k := KindTimeout; k < KindUnknown; k++ {
-		text := (&ToolError{Reason: StopNonRetryable, Kind: k, Attempts: 1}).Error()
+		text := (&ToolError{Reason: StopNonRetryable, Verdict: Verdict{Kind: k}, Attempts: 1}).Error()
 		assert.NotContains(t, text, "unknown error", k.String())
 		assert.NotContains(t, seen, text, k.String())
 		seen[text] = k
 	}
 	for _, k := range []Kind{KindUnknown + 1, 200} {
-		assert.Equal(t, "tool failed: unknown error", (&ToolError{Kind: k}).Error(), "no kind has the number %d", k)
+		assert.Equal(t, "tool failed: unknown error", (&ToolError{Verdict: Verdict{Kind: k}}).Error(), "no kind has the number %d", k)
 	}
 	sentinels := map[StopReason]error{
 		StopCircuitOpen: ErrCircuitOpen, StopProbeInFlight: ErrProbeInFlight, StopRateLimited: ErrRateLimited,
@@ -440,7 +440,7 @@ func TestGuard_AttemptTimeoutIsFailure(t *testing.T) {
 				_, err := Call(t.Context(), g, "a", untilDone)
 				e := toolError(t, err)
 				assert.Equal(t, time.Second, time.Since(start))
-				assert.Equal(t, KindTimeout, e.Kind)
+				assert.Equal(t, KindTimeout, e.Verdict.Kind)
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 				assert.NoError(t, e.Canceled, "the caller has not given up")
 				synctest.Wait()
@@ -461,7 +461,7 @@ func TestGuard_PanicIsFailure(t *testing.T) {
 			_, err := Call(t.Context(), g, "a", func(context.Context, string) (string, error) { explode(); return "", nil })
 			e := toolError(t, err)
 			assert.Equal(t, StopNonRetryable, e.Reason)
-			assert.Equal(t, KindPanic, e.Kind)
+			assert.Equal(t, KindPanic, e.Verdict.Kind)
 			assert.Equal(t, 1, e.Attempts)
 			assert.Equal(t, "tool failed: the tool crashed", err.Error())
 			var p *PanicError

@@ -606,7 +606,6 @@ func (p *Permit) KeepAlive() {
 type Candidate struct {
 	Tool       string
 	Reason     StopReason
-	Kind       Kind    // that of Verdict
 	Verdict    Verdict // what its last attempt said; that of the refusal if it did not run
 	RetryAfter time.Duration
 	Err        error // the last error of the tool function, or why it did not run
@@ -624,8 +623,7 @@ type ToolError struct {
 	// Reason is why the call ended: the primary's reason, unless a substitute may have
 	// acted, or the caller gave up or ran out of time.
 	Reason     StopReason
-	Kind       Kind          // that of Verdict; KindRefused if no tool ran
-	Verdict    Verdict       // of the candidate whose reason Reason is
+	Verdict    Verdict       // of the candidate whose reason Reason is; of KindRefused if no tool ran
 	Attempts   int           // runs of tool functions in all
 	RetryAfter time.Duration // the smallest known wait of all candidates; zero means none
 	Candidates []Candidate   // the primary and the substitutes that were tried, in order
@@ -651,14 +649,14 @@ func (e *ToolError) Error() string {
 	if e.Attempts > 1 {
 		text = "tool failed after " + strconv.Itoa(e.Attempts) + " attempts: "
 	}
-	return text + kindPhrase(e.Kind) + retryText(e.RetryAfter)
+	return text + kindPhrase(e.Verdict.Kind) + retryText(e.RetryAfter)
 }
 
 // Details returns one line for logs: the tool, the reason, the kind, the attempts and
 // the error text of every candidate, which Error omits. It may hold host names and
 // secrets, and is not for the model.
 func (e *ToolError) Details() string {
-	text := fmt.Sprintf("%q: %v, kind %v, %d attempts", e.Tool, e.Reason, e.Kind, e.Attempts)
+	text := fmt.Sprintf("%q: %v, kind %v, %d attempts", e.Tool, e.Reason, e.Verdict.Kind, e.Attempts)
 	for _, c := range e.Candidates {
 		text += fmt.Sprintf("; %q: %v", c.Tool, c.Reason)
 		if c.Err != nil {
@@ -724,7 +722,7 @@ func (e *ToolError) refused() (Verdict, bool) { return Verdict{}, false }
 // retry_after_seconds (whole seconds, rounded up; left out if there is none),
 // attempts and text.
 func (e *ToolError) MarshalJSON() ([]byte, error) {
-	return json.Marshal(modelJSON{e.Reason, e.Kind, wholeSeconds(hint(e.Reason, e.RetryAfter)), e.Attempts, e.Error()})
+	return json.Marshal(modelJSON{e.Reason, e.Verdict.Kind, wholeSeconds(hint(e.Reason, e.RetryAfter)), e.Attempts, e.Error()})
 }
 
 // LogValue returns tool, reason, kind, attempts, retry_after and candidates: for each
@@ -737,7 +735,7 @@ func (e *ToolError) LogValue() slog.Value {
 	var a attributes
 	a.text("tool", e.Tool)
 	a.reason(e.Reason)
-	a.kind("kind", e.Kind)
+	a.kind("kind", e.Verdict.Kind)
 	a.number("attempts", uint64(max(e.Attempts, 0)))
 	a.wait("retry_after", hint(e.Reason, e.RetryAfter))
 	return slog.GroupValue(append(a, e.candidates())...)

@@ -265,7 +265,7 @@ func (s *toolStats) endRefusals() {
 	}
 }
 
-// Counts are the figures of one [Stats] at one moment. Attempts are counted, each
+// Counts are the figures of one tool at one moment. Attempts are counted, each
 // for the tool that ran. Sums of durations stay at their maximum instead of
 // overflowing.
 //

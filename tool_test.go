@@ -55,7 +55,7 @@ func assertNoFunction(t *testing.T, tool string, c Candidate) {
 	t.Helper()
 	assert.EqualError(t, c.Err, "no function was given for this tool")
 	c.Err = nil
-	assert.Equal(t, Candidate{Tool: tool, Reason: StopNonRetryable, Kind: KindNotDispatched, Verdict: vNotRun}, c)
+	assert.Equal(t, Candidate{Tool: tool, Reason: StopNonRetryable, Verdict: vNotRun}, c)
 }
 
 func TestTool_SubstitutesServeInOrderOfCallsWithoutRouter(t *testing.T) {
@@ -103,7 +103,7 @@ func TestTool_CopyLeavesOriginal(t *testing.T) {
 		assert.Equal(t, c.out, out, name)
 		assert.ErrorIs(t, err, c.err, name)
 		if name == "with a check of format" {
-			assert.Equal(t, KindContract, toolError(t, err).Kind)
+			assert.Equal(t, KindContract, toolError(t, err).Verdict.Kind)
 		}
 	}
 
@@ -200,7 +200,7 @@ func TestTool_MistakesDoNoHarmInCalls(t *testing.T) {
 	} {
 		_, err := tool.Call(t.Context(), query{"x"})
 		e := toolError(t, err)
-		assert.Equal(t, KindNotDispatched, e.Kind, name)
+		assert.Equal(t, KindNotDispatched, e.Verdict.Kind, name)
 		assert.ErrorIs(t, err, errNoFunction, name)
 	}
 	h := healthOf(t, r, "a")

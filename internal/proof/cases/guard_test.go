@@ -463,7 +463,7 @@ func TestC125_PanicAndStackAreReachable(t *testing.T) {
 	assert.Contains(t, string(failure.Stack), "TestC125_PanicAndStackAreReachable")
 	whole, ok := errors.AsType[*toolhealth.ToolError](err)
 	require.True(t, ok)
-	assert.Equal(t, toolhealth.KindPanic, whole.Kind)
+	assert.Equal(t, toolhealth.KindPanic, whole.Verdict.Kind)
 	assert.NotContains(t, whole.Error(), "index out of reach")
 }
 

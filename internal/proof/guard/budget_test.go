@@ -59,7 +59,7 @@ func TestGuard_RefusedRetryReturnsToken(t *testing.T) {
 		assert.Equal(t, toolhealth.StopIsolated, e.Reason)
 		assert.Equal(t, 1, tool.runs())
 		assert.ErrorIs(t, err, errBusy, "the error of the attempt that did run")
-		assert.Equal(t, toolhealth.KindServerError, e.Kind)
+		assert.Equal(t, toolhealth.KindServerError, e.Verdict.Kind)
 		assert.Equal(t, toolhealth.GuardCounts{Calls: 1, Failed: 1, Attempts: 1, Refusals: 1}, healthOf(t, r, "a").Guard)
 		r.Reset("a", "")
 		assert.Equal(t, 10, retriesLeft(t, g, "a"))

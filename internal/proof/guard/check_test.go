@@ -67,7 +67,7 @@ func TestGuard_CheckErrorMeansWhatItIsMarkedAs(t *testing.T) {
 			e := toolError(t, err)
 			assert.Equal(t, c.runs, runs, "%v", c.v)
 			assert.Equal(t, c.reason, e.Reason, "%v", c.v)
-			assert.Equal(t, c.v.Kind, e.Kind)
+			assert.Equal(t, c.v.Kind, e.Verdict.Kind)
 			assert.Equal(t, c.state, healthOf(t, r, "a").State, "%v", c.v)
 			assert.Zero(t, healthOf(t, r, "a").Successes, "%v", c.v)
 		}
@@ -160,6 +160,6 @@ func TestGuard_ErrorClassifiedAsSuccessIsReturned(t *testing.T) {
 func TestGuard_PanickingClassifierMeansUnknown(t *testing.T) {
 	g := guardOverGate(t, &toolhealth.Gate{Registry: patient(t), Classify: func(context.Context, error) toolhealth.Verdict { panic("mine") }}, nil)
 	_, err := toolhealth.Call(t.Context(), g, "a", plays(errBusy).run)
-	assert.Equal(t, toolhealth.KindUnknown, toolError(t, err).Kind)
+	assert.Equal(t, toolhealth.KindUnknown, toolError(t, err).Verdict.Kind)
 	assert.ErrorIs(t, err, errBusy)
 }

@@ -136,7 +136,7 @@ func TestGuardConfig_WrongPolicyOfFailsTheCall(t *testing.T) {
 	_, err := toolhealth.Call(t.Context(), g, "bad", actor.run)
 	e := toolError(t, err)
 	assert.Equal(t, toolhealth.StopNonRetryable, e.Reason)
-	assert.Equal(t, toolhealth.KindNotDispatched, e.Kind)
+	assert.Equal(t, toolhealth.KindNotDispatched, e.Verdict.Kind)
 	assert.Zero(t, actor.runs())
 	assert.ErrorContains(t, e.Candidates[0].Err, `toolhealth: PolicyOf of "bad": toolhealth: config: timeout is -2ns, must be between 0s and 87600h0m0s, or Off`)
 	assert.ErrorContains(t, e.Candidates[0].Err, "jitter is NaN")

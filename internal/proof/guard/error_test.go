@@ -21,15 +21,15 @@ func TestGuard_ToolErrorJSON(t *testing.T) {
 		e    *toolhealth.ToolError
 		want string
 	}{
-		{&toolhealth.ToolError{Reason: toolhealth.StopCircuitOpen, Kind: toolhealth.KindRefused, RetryAfter: 11100 * time.Millisecond}, `{"reason":"tool_unavailable:circuit_open","kind":"refused","retry_after_seconds":12,"attempts":0,"text":"tool temporarily unavailable: circuit breaker open; retry after 12s"}`},
-		{&toolhealth.ToolError{Reason: toolhealth.StopRetryExhausted, Kind: toolhealth.KindTimeout, Attempts: 2}, `{"reason":"tool_failure:retry_exhausted","kind":"timeout","attempts":2,"text":"tool failed after 2 attempts: no answer in time"}`},
-		{&toolhealth.ToolError{Reason: toolhealth.StopCanceled, Kind: toolhealth.KindCanceled, Attempts: 1}, `{"reason":"tool_canceled","kind":"canceled","attempts":1,"text":"tool call canceled"}`},
-		{&toolhealth.ToolError{Reason: toolhealth.StopUnknownTool, Kind: toolhealth.KindRefused}, `{"reason":"tool_unavailable:unknown_tool","kind":"refused","attempts":0,"text":"unknown tool"}`},
-		{&toolhealth.ToolError{Reason: toolhealth.StopNonRetryable, Kind: toolhealth.KindInvalidRequest, Attempts: 1}, `{"reason":"tool_failure:non_retryable","kind":"invalid_request","attempts":1,"text":"tool failed: the request was rejected"}`},
-		{&toolhealth.ToolError{Reason: toolhealth.StopNonRetryable, Kind: 200}, `{}`},
+		{&toolhealth.ToolError{Reason: toolhealth.StopCircuitOpen, Verdict: toolhealth.Verdict{Kind: toolhealth.KindRefused}, RetryAfter: 11100 * time.Millisecond}, `{"reason":"tool_unavailable:circuit_open","kind":"refused","retry_after_seconds":12,"attempts":0,"text":"tool temporarily unavailable: circuit breaker open; retry after 12s"}`},
+		{&toolhealth.ToolError{Reason: toolhealth.StopRetryExhausted, Verdict: toolhealth.Verdict{Kind: toolhealth.KindTimeout}, Attempts: 2}, `{"reason":"tool_failure:retry_exhausted","kind":"timeout","attempts":2,"text":"tool failed after 2 attempts: no answer in time"}`},
+		{&toolhealth.ToolError{Reason: toolhealth.StopCanceled, Verdict: toolhealth.Verdict{Kind: toolhealth.KindCanceled}, Attempts: 1}, `{"reason":"tool_canceled","kind":"canceled","attempts":1,"text":"tool call canceled"}`},
+		{&toolhealth.ToolError{Reason: toolhealth.StopUnknownTool, Verdict: toolhealth.Verdict{Kind: toolhealth.KindRefused}}, `{"reason":"tool_unavailable:unknown_tool","kind":"refused","attempts":0,"text":"unknown tool"}`},
+		{&toolhealth.ToolError{Reason: toolhealth.StopNonRetryable, Verdict: toolhealth.Verdict{Kind: toolhealth.KindInvalidRequest}, Attempts: 1}, `{"reason":"tool_failure:non_retryable","kind":"invalid_request","attempts":1,"text":"tool failed: the request was rejected"}`},
+		{&toolhealth.ToolError{Reason: toolhealth.StopNonRetryable, Verdict: toolhealth.Verdict{Kind: 200}}, `{}`},
 	} {
 		got, err := json.Marshal(c.e)
-		if c.e.Kind == 200 {
+		if c.e.Verdict.Kind == 200 {
 			assert.Error(t, err, "an invalid kind has no text")
 			assert.Equal(t, "tool failed: unknown error", c.e.Error())
 			continue
@@ -50,7 +50,7 @@ func TestGuard_InvalidKindBecomesUnknown(t *testing.T) {
 	g := guardOn(t, patient(t), nil)
 	_, err := toolhealth.Call(t.Context(), g, "a", failing(toolhealth.WithVerdict(errBusy, toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: 200})).run)
 	e := toolError(t, err)
-	assert.Equal(t, toolhealth.KindUnknown, e.Kind)
+	assert.Equal(t, toolhealth.KindUnknown, e.Verdict.Kind)
 	_, err = json.Marshal(e)
 	assert.NoError(t, err)
 }
@@ -80,7 +80,7 @@ func TestGuard_NilToolErrorInTreeIsHarmless(t *testing.T) {
 }
 
 func TestGuard_DetailsOfCandidateWithoutError(t *testing.T) {
-	e := &toolhealth.ToolError{Tool: "a", Reason: toolhealth.StopCanceled, Kind: toolhealth.KindCanceled, Candidates: []toolhealth.Candidate{{Tool: "a", Reason: toolhealth.StopCanceled}}}
+	e := &toolhealth.ToolError{Tool: "a", Reason: toolhealth.StopCanceled, Verdict: toolhealth.Verdict{Kind: toolhealth.KindCanceled}, Candidates: []toolhealth.Candidate{{Tool: "a", Reason: toolhealth.StopCanceled}}}
 	assert.Equal(t, `"a": tool_canceled, kind canceled, 0 attempts; "a": tool_canceled`, e.Details())
 }
 
@@ -121,7 +121,7 @@ func TestGuard_DetailsIsOneLine(t *testing.T) {
 		assert.NotContains(t, e.Error(), "\n", name)
 	}
 	assert.Equal(t, `"a\nb": tool_canceled, kind canceled, 0 attempts`, (&toolhealth.ToolError{
-		Tool: "a\nb", Reason: toolhealth.StopCanceled, Kind: toolhealth.KindCanceled,
+		Tool: "a\nb", Reason: toolhealth.StopCanceled, Verdict: toolhealth.Verdict{Kind: toolhealth.KindCanceled},
 	}).Details())
 }
 
@@ -177,7 +177,7 @@ func TestGuard_CallerDeadlineInSubstituteIsTimeout(t *testing.T) {
 		e := toolError(t, err)
 		assert.Equal(t, []string{"a", "b"}, names)
 		assert.Equal(t, toolhealth.StopTimeout, e.Reason)
-		assert.Equal(t, toolhealth.KindTimeout, e.Kind)
+		assert.Equal(t, toolhealth.KindTimeout, e.Verdict.Kind)
 		assert.Equal(t, context.DeadlineExceeded, e.Canceled)
 		assert.Equal(t, "tool failed after 2 attempts: no answer in time", err.Error())
 		assert.Equal(t, uint64(1), healthOf(t, r, "b").Failures)

@@ -56,7 +56,7 @@ func TestGuard_ErrorListsRefusalsAndSmallestWait(t *testing.T) {
 		assert.Zero(t, time.Since(start))
 		e := toolError(t, err)
 		assert.Equal(t, toolhealth.StopCircuitOpen, e.Reason, "the primary's")
-		assert.Equal(t, toolhealth.KindRefused, e.Kind)
+		assert.Equal(t, toolhealth.KindRefused, e.Verdict.Kind)
 		assert.Equal(t, 5*time.Second, e.RetryAfter)
 		assert.Equal(t, "tool temporarily unavailable: circuit breaker open; retry after 5s", err.Error())
 		var got []toolhealth.Candidate
@@ -72,10 +72,10 @@ func TestGuard_ErrorListsRefusalsAndSmallestWait(t *testing.T) {
 		}
 		assert.Equal(t, refused(30*time.Second), e.Verdict)
 		assert.Equal(t, []toolhealth.Candidate{
-			{Tool: "a", Reason: toolhealth.StopCircuitOpen, Kind: toolhealth.KindRefused, Verdict: refused(30 * time.Second), RetryAfter: 30 * time.Second},
-			{Tool: "b", Reason: toolhealth.StopIsolated, Kind: toolhealth.KindRefused, Verdict: refused(30 * time.Second), RetryAfter: 30 * time.Second},
-			{Tool: "c", Reason: toolhealth.StopRateLimited, Kind: toolhealth.KindRefused, Verdict: refused(5 * time.Second), RetryAfter: 5 * time.Second},
-			{Tool: "d", Reason: toolhealth.StopCircuitOpen, Kind: toolhealth.KindRefused, Verdict: refused(30 * time.Second), RetryAfter: 30 * time.Second},
+			{Tool: "a", Reason: toolhealth.StopCircuitOpen, Verdict: refused(30 * time.Second), RetryAfter: 30 * time.Second},
+			{Tool: "b", Reason: toolhealth.StopIsolated, Verdict: refused(30 * time.Second), RetryAfter: 30 * time.Second},
+			{Tool: "c", Reason: toolhealth.StopRateLimited, Verdict: refused(5 * time.Second), RetryAfter: 5 * time.Second},
+			{Tool: "d", Reason: toolhealth.StopCircuitOpen, Verdict: refused(30 * time.Second), RetryAfter: 30 * time.Second},
 		}, got)
 		for _, sentinel := range []error{toolhealth.ErrCircuitOpen, toolhealth.ErrIsolated, toolhealth.ErrRateLimited, toolhealth.ErrRefused} {
 			assert.ErrorIs(t, err, sentinel)
@@ -232,12 +232,12 @@ func TestGuard_CallInfoSaysWhyOthersDidNotServe(t *testing.T) {
 	assert.Equal(t, "d", info.Served)
 	require.Len(t, info.Skipped, 3)
 	for i, want := range []toolhealth.Candidate{
-		{Tool: "a", Reason: toolhealth.StopCircuitOpen, Kind: toolhealth.KindRefused},
-		{Tool: "b", Reason: toolhealth.StopIsolated, Kind: toolhealth.KindRefused},
-		{Tool: "c", Reason: toolhealth.StopRetryExhausted, Kind: toolhealth.KindServerError},
+		{Tool: "a", Reason: toolhealth.StopCircuitOpen, Verdict: toolhealth.Verdict{Kind: toolhealth.KindRefused}},
+		{Tool: "b", Reason: toolhealth.StopIsolated, Verdict: toolhealth.Verdict{Kind: toolhealth.KindRefused}},
+		{Tool: "c", Reason: toolhealth.StopRetryExhausted, Verdict: toolhealth.Verdict{Kind: toolhealth.KindServerError}},
 	} {
 		got := info.Skipped[i]
-		assert.Equal(t, want, toolhealth.Candidate{Tool: got.Tool, Reason: got.Reason, Kind: got.Kind})
+		assert.Equal(t, want, toolhealth.Candidate{Tool: got.Tool, Reason: got.Reason, Verdict: toolhealth.Verdict{Kind: got.Verdict.Kind}})
 		assert.Error(t, got.Err)
 	}
 	assert.ErrorIs(t, info.Skipped[0].Err, toolhealth.ErrCircuitOpen)

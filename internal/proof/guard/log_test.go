@@ -30,7 +30,7 @@ func logLine(v any) string {
 func TestLogValue_IsOneGroupOfAttributes(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	failed := &toolhealth.ToolError{
-		Tool: "a", Reason: toolhealth.StopRetryExhausted, Kind: toolhealth.KindTimeout, Attempts: 3, RetryAfter: time.Minute,
+		Tool: "a", Reason: toolhealth.StopRetryExhausted, Verdict: toolhealth.Verdict{Kind: toolhealth.KindTimeout}, Attempts: 3, RetryAfter: time.Minute,
 		Candidates: []toolhealth.Candidate{
 			{Tool: "a", Reason: toolhealth.StopRetryExhausted, Err: errors.New("db-7:\nno answer")},
 			{Tool: "b", Reason: toolhealth.StopNonRetryable, Err: panickingError{}}, {Tool: "c", Reason: toolhealth.StopCanceled},
@@ -57,7 +57,7 @@ func TestLogValue_IsOneGroupOfAttributes(t *testing.T) {
 
 		`tool=a reason=tool_failure:retry_exhausted kind=timeout attempts=3 retry_after=1m0s ` + candidates: failed,
 		`tool=a reason=tool_unavailable:isolated kind=refused`: &toolhealth.ToolError{
-			Tool: "a", Reason: toolhealth.StopIsolated, Kind: toolhealth.KindRefused, RetryAfter: time.Minute},
+			Tool: "a", Reason: toolhealth.StopIsolated, Verdict: toolhealth.Verdict{Kind: toolhealth.KindRefused}, RetryAfter: time.Minute},
 
 		`tool=a reason=tool_unavailable:circuit_open retry_after=12s streak=3 kind=timeout refused_in_row=4`: &toolhealth.Refusal{
 			Tool: "a", Reason: toolhealth.StopCircuitOpen, RetryAfter: 12 * time.Second, Streak: 3, Kind: toolhealth.KindTimeout, InRow: 4},

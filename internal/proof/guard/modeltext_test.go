@@ -167,8 +167,8 @@ func TestModelText_OfEachReason(t *testing.T) {
 		toolhealth.StopCanceled: "",
 	} {
 		e := &toolhealth.ToolError{
-			Tool: "a", Reason: reason, Kind: toolhealth.KindConflict, Verdict: collided,
-			Candidates: []toolhealth.Candidate{{Tool: "a", Reason: reason, Kind: toolhealth.KindConflict, Verdict: collided, Err: own}},
+			Tool: "a", Reason: reason, Verdict: collided,
+			Candidates: []toolhealth.Candidate{{Tool: "a", Reason: reason, Verdict: collided, Err: own}},
 		}
 		text, ok := toolhealth.ModelText(e)
 		assert.Equal(t, want, text, "%v", reason)

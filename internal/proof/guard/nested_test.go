@@ -97,7 +97,7 @@ func TestGuard_InnerRefusalIsNeutralForOuterTool(t *testing.T) {
 		})
 		e := toolError(t, err)
 		assert.Equal(t, toolhealth.StopNonRetryable, e.Reason)
-		assert.Equal(t, toolhealth.KindRefused, e.Kind)
+		assert.Equal(t, toolhealth.KindRefused, e.Verdict.Kind)
 		assert.ErrorIs(t, err, toolhealth.ErrCircuitOpen, "the wrapped error is reachable")
 		assert.Equal(t, 1, e.Attempts)
 		var refusal *toolhealth.Refusal

@@ -23,7 +23,7 @@ func TestGuard_PanicValueIsReachable(t *testing.T) {
 	assert.ErrorIs(t, err, io.ErrNoProgress)
 	_, err = toolhealth.Call(t.Context(), g, "a", func(context.Context, string) (string, error) { return "x", nil },
 		toolhealth.CheckResult(func(string) error { panic("in a check") }))
-	assert.Equal(t, toolhealth.KindPanic, toolError(t, err).Kind)
+	assert.Equal(t, toolhealth.KindPanic, toolError(t, err).Verdict.Kind)
 }
 
 func TestGuard_PanicInProbeReopens(t *testing.T) {
@@ -52,7 +52,7 @@ func TestGuard_PanicEndsCallOnce(t *testing.T) {
 		}
 	})
 	_, err := toolhealth.Call(t.Context(), g, "a", func(context.Context, string) (int, error) { panic("x") })
-	assert.Equal(t, toolhealth.KindPanic, toolError(t, err).Kind)
+	assert.Equal(t, toolhealth.KindPanic, toolError(t, err).Verdict.Kind)
 	assert.Equal(t, toolhealth.GuardCounts{Calls: 1, Failed: 1, Attempts: 1}, healthOf(t, r, "a").Guard)
 	assert.Equal(t, 1, ends)
 }
@@ -63,7 +63,7 @@ func TestGuard_PanicWithNilIsFailure(t *testing.T) {
 	r := patient(t)
 	r.RecordSuccess("a", 0)
 	_, err := toolhealth.Call(t.Context(), guardOn(t, r, nil), "a", func(context.Context, string) (int, error) { panic(nil) })
-	assert.Equal(t, toolhealth.KindPanic, toolError(t, err).Kind)
+	assert.Equal(t, toolhealth.KindPanic, toolError(t, err).Verdict.Kind)
 	h := healthOf(t, r, "a")
 	assert.Zero(t, h.InFlight)
 	assert.Equal(t, toolhealth.GuardCounts{Calls: 1, Failed: 1, Attempts: 1}, h.Guard)

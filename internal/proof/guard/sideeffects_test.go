@@ -70,7 +70,7 @@ func TestGuard_SubstituteThatMayHaveActedEndsCall(t *testing.T) {
 	e := toolError(t, err)
 	assert.Equal(t, []string{"b"}, tool.names)
 	assert.Equal(t, toolhealth.StopOutcomeUnknown, e.Reason, "an unknown outcome outweighs the isolation of a")
-	assert.Equal(t, toolhealth.KindServerError, e.Kind)
+	assert.Equal(t, toolhealth.KindServerError, e.Verdict.Kind)
 	assert.Equal(t, "b", e.Candidates[1].Tool)
 }
 
@@ -140,7 +140,7 @@ func TestGuard_CallInAttemptThatWasGivenUpIsCanceled(t *testing.T) {
 		e := toolError(t, <-late)
 		assert.Zero(t, mails.runs())
 		assert.Equal(t, toolhealth.StopCanceled, e.Reason)
-		assert.Equal(t, toolhealth.KindCanceled, e.Kind)
+		assert.Equal(t, toolhealth.KindCanceled, e.Verdict.Kind)
 		assert.EqualError(t, e.Cause(), "the attempt around this call was given up")
 	})
 }

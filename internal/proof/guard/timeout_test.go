@@ -68,7 +68,7 @@ func TestGuard_DetachDropsLateResult(t *testing.T) {
 				})
 				assert.Equal(t, time.Second, time.Since(start))
 				assert.Empty(t, out)
-				assert.Equal(t, toolhealth.KindTimeout, toolError(t, err).Kind)
+				assert.Equal(t, toolhealth.KindTimeout, toolError(t, err).Verdict.Kind)
 				assert.Error(t, (<-inner).Err(), "the ctx of the tool is done")
 				counts := healthOf(t, r, "a").Guard
 				assert.Equal(t, int64(1), counts.Abandoned)
@@ -118,7 +118,7 @@ func TestGuard_DetachChangesNothingInTime(t *testing.T) {
 		require.ErrorAs(t, err, &p)
 		assert.Equal(t, "at once", p.Value)
 		_, err = toolhealth.Call(t.Context(), g, "a", func(context.Context, string) (string, error) { runtime.Goexit(); return "", nil })
-		assert.Equal(t, toolhealth.KindNotDispatched, toolError(t, err).Kind, "only the goroutine of the tool has ended")
+		assert.Equal(t, toolhealth.KindNotDispatched, toolError(t, err).Verdict.Kind, "only the goroutine of the tool has ended")
 		_, err = toolhealth.Call(t.Context(), g, "a", plays().run, toolhealth.CheckResult(func(string) error { return errBusy }))
 		assert.ErrorIs(t, err, errBusy, "the check runs on the goroutine of the tool, too")
 		assert.Zero(t, healthOf(t, r, "a").Guard.Abandoned)
@@ -182,7 +182,7 @@ func TestPolicy_DefaultTimeoutIsNotRepeated(t *testing.T) {
 			_, err := toolhealth.Call(t.Context(), g, "a", hang)
 			e := toolError(t, err)
 			assert.Equal(t, toolhealth.StopRetryExhausted, e.Reason)
-			assert.Equal(t, toolhealth.KindTimeout, e.Kind)
+			assert.Equal(t, toolhealth.KindTimeout, e.Verdict.Kind)
 			assert.Equal(t, c.attempts, e.Attempts)
 			assert.Equal(t, c.took, time.Since(start))
 		})
@@ -298,13 +298,13 @@ func TestGuard_AttemptPastTimeoutIsTimeoutWhateverItsError(t *testing.T) {
 				return "", own
 			})
 			e := toolError(t, err)
-			assert.Equal(t, toolhealth.KindTimeout, e.Kind, "%v", own)
+			assert.Equal(t, toolhealth.KindTimeout, e.Verdict.Kind, "%v", own)
 			assert.Equal(t, toolhealth.StopRetryExhausted, e.Reason, "%v", own)
 			assert.Equal(t, 2, runs)
 			assert.ErrorIs(t, err, own)
 
 			_, err = toolhealth.Call(t.Context(), g, "a", plays(own).run) // in time, the error counts
-			assert.NotEqual(t, toolhealth.KindTimeout, toolError(t, err).Kind, "%v", own)
+			assert.NotEqual(t, toolhealth.KindTimeout, toolError(t, err).Verdict.Kind, "%v", own)
 		})
 	}
 }
@@ -344,7 +344,7 @@ func TestGuard_DetachNeedsNoRegistry(t *testing.T) {
 			c.Default = bare(toolhealth.Policy{Timeout: time.Second, Detach: true})
 		})
 		_, err := toolhealth.Call(t.Context(), g, "a", ignores(time.Minute))
-		assert.Equal(t, toolhealth.KindTimeout, toolError(t, err).Kind)
+		assert.Equal(t, toolhealth.KindTimeout, toolError(t, err).Verdict.Kind)
 		time.Sleep(time.Minute) // no figure counts the late end
 	})
 }

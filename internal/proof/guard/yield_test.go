@@ -194,7 +194,7 @@ func TestGuard_PostponedPrimaryHasOneCandidate(t *testing.T) {
 		_, err := toolhealth.Call(t.Context(), g, "a", tools.run)
 		e := toolError(t, err)
 		require.Len(t, e.Candidates, 2)
-		assert.Equal(t, toolhealth.Candidate{Tool: "a", Reason: toolhealth.StopNonRetryable, Kind: toolhealth.KindUnknown, Verdict: unknown, Err: errBroken}, e.Candidates[0])
+		assert.Equal(t, toolhealth.Candidate{Tool: "a", Reason: toolhealth.StopNonRetryable, Verdict: unknown, Err: errBroken}, e.Candidates[0])
 		assert.Equal(t, "b", e.Candidates[1].Tool)
 		assert.Equal(t, toolhealth.StopNonRetryable, e.Reason)
 		assert.Equal(t, 3, e.Attempts)

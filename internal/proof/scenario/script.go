@@ -164,7 +164,7 @@ func (st *stage) call(step *Step) error {
 	if !ok {
 		return fmt.Errorf("an error that is no *ToolError: %w", err)
 	}
-	came["kind"], came["retry_after"] = failure.Kind.String(), failure.RetryAfter
+	came["kind"], came["retry_after"] = failure.Verdict.Kind.String(), failure.RetryAfter
 	return st.compare(step, failure.Reason.String(), came)
 }
 

@@ -188,11 +188,9 @@ func (h *ToolHealth) json() toolHealthJSON {
 func (h ToolHealth) MarshalJSON() ([]byte, error) {
 	j := h.json()
 	j.Reason, j.Calls, j.SuccessRate = h.Reason.Detail(), h.TotalCalls(), h.SuccessRate()
-	if len(h.RefusedByReason) > 0 {
-		j.RefusedByReason = make(map[string]uint64, len(h.RefusedByReason))
-		for reason, n := range h.RefusedByReason {
-			j.RefusedByReason[reason.Detail()] = n
-		}
+	j.RefusedByReason = make(map[string]uint64, len(h.RefusedByReason))
+	for reason, n := range h.RefusedByReason {
+		j.RefusedByReason[reason.Detail()] = n
 	}
 	return json.Marshal(j)
 }

@@ -70,6 +70,8 @@ func TestLogValue_IsOneGroupOfAttributes(t *testing.T) {
 			Counts: toolhealth.Counts{Successes: 3, Failures: 2}, ConsecutiveFailures: 2, LastFailure: toolhealth.KindTimeout, RefusedInRow: 7, Since: at},
 		`tool=c status=unhealthy state=open reason=tool_unavailable:circuit_open retry_after=12s score=0.5 calls=0 since=2026-01-02T03:04:05.000Z`: toolhealth.ToolHealth{
 			Tool: "c", Status: toolhealth.Unhealthy, State: toolhealth.StateOpen, Reason: toolhealth.StopCircuitOpen, RetryAfter: 12 * time.Second, Score: 0.5, Since: at},
+		`tool=d status=degraded state=closed score=1 calls=0 rejected_in_row=10 down_since=2026-01-02T03:04:05.000Z since=2026-01-02T03:04:06.000Z`: toolhealth.ToolHealth{
+			Tool: "d", Status: toolhealth.Degraded, Score: 1, RejectedInRow: 10, DownSince: at, Since: at.Add(time.Second)},
 		`tool=b status=healthy state=closed score=1 calls=0 since=2026-01-02T03:04:05.000Z`: toolhealth.ToolHealth{Tool: "b", Score: 1, Since: at},
 	} {
 		assert.Equal(t, want, logLine(v))

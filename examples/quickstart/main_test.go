@@ -3,8 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"html"
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +50,45 @@ func TestQuickstart_TellsStoryAndExitsWithZero(t *testing.T) {
 	}
 	if len(summary.Tools) != 3 || summary.Tools[0].Tool != "search" || summary.Tools[0].Trips < 1 {
 		t.Errorf("the summary does not match the story: %+v", summary)
+	}
+}
+
+// inPicture finds the lines of the picture, timeAndScore what differs between two runs.
+var (
+	inPicture    = regexp.MustCompile(`<text [^>]*>(.*)</text>`)
+	timeAndScore = regexp.MustCompile(`\d+\.\d\ds? `)
+)
+
+// The picture shows a run until the breaker opens, as every run prints it, and some of
+// the rest, where the calls that are probes depend on the machine.
+func TestQuickstart_PictureShowsWhatItPrints(t *testing.T) {
+	picture, err := os.ReadFile("outage.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if code := run([]string{"-pace", "40ms"}, &out, io.Discard); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	same := func(line string) string { return strings.TrimSpace(timeAndScore.ReplaceAllString(line, "")) }
+	var printed []string
+	for line := range strings.Lines(out.String()) {
+		printed = append(printed, same(line))
+	}
+	lines, opened := inPicture.FindAllSubmatch(picture, -1), false
+	if len(lines) < 20 {
+		t.Fatalf("the picture has %d lines", len(lines))
+	}
+	for _, m := range lines {
+		line := html.UnescapeString(string(m[1]))
+		always := !opened || strings.Contains(line, "**") || strings.HasPrefix(line, "--")
+		if always && !slices.Contains(printed, same(line)) {
+			t.Errorf("the picture has a line that is not printed: %s", line)
+		}
+		opened = opened || strings.Contains(line, "failure_threshold")
+	}
+	if !opened {
+		t.Error("in the picture, no breaker opens")
 	}
 }
 

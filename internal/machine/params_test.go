@@ -85,7 +85,7 @@ func TestParams_GrowthMultipliesTheCooldown(t *testing.T) {
 
 func TestParams_OnlyFailureRateCountsEnded(t *testing.T) {
 	assert.False(t, stepParams(func(c *Config) { c.FailureRate = 0 }).CountsEnded())
-	assert.True(t, stepParams(func(c *Config) { c.FailureRate = 0.5 }).CountsEnded())
+	assert.True(t, stepParams(func(c *Config) { c.FailureRate = 1.0 / rateOne }).CountsEnded(), "the least rate")
 }
 
 func TestParams_BoundOfOneNanosecondIsBound(t *testing.T) {

@@ -125,7 +125,7 @@ func TestBucket_SmallerSizeStartsFull(t *testing.T) {
 }
 
 func TestBucket_ConcurrentTakersGetEachTokenOnce(t *testing.T) {
-	const size = 1000
+	const size = 50_000 // long enough for two processors to meet
 	var b Bucket
 	var got atomic.Int64
 	var wg sync.WaitGroup

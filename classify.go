@@ -352,7 +352,8 @@ func WithVerdict(err error, v Verdict) error {
 
 // BadRequest marks an error as the caller's fault: rejected, of kind invalid_request, not
 // sent. It is for arguments that the tool's own code refuses before it sends anything,
-// since a plain error counts against the tool. The model reads its text, see
+// since a plain error counts against the tool: once anything has been sent, it is a
+// false statement that [Policy].SideEffects relies on. The model reads its text, see
 // [ModelText]. A nil err is nil.
 func BadRequest(err error) error {
 	return WithVerdict(err, Verdict{Outcome: OutcomeRejected, Kind: KindInvalidRequest, NotSent: true})

@@ -321,6 +321,7 @@ type Policy struct {
 	// calls again acts again. An idempotency key that the tool honors makes a repetition
 	// safe: derive it from what is to be done, such as the arguments and the task, so
 	// that all attempts and all calls use the same one, and leave SideEffects off.
+	// A call that Start, Observe or a check of a result makes is a call of its own, too.
 	SideEffects bool
 	// Detach ends the guard's wait when the attempt's context is done, although
 	// the tool function has not returned. The function then runs on, on a

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"sync/atomic"
 	"time"
+
+	"github.com/toolhealth/toolhealth"
 )
 
 // Names of the tools. The model knows all but the backup.
@@ -21,13 +23,6 @@ const (
 
 // tool is a function that the model may call.
 type tool func(ctx context.Context, argument string) (string, error)
-
-// statusError is a tool's answer other than 200. Its method is all that
-// toolhealth needs to tell a fault of the tool from one of the caller.
-type statusError struct{ code int }
-
-func (e *statusError) Error() string   { return "tool answered " + http.StatusText(e.code) }
-func (e *statusError) StatusCode() int { return e.code }
 
 // overHTTP returns a tool that sends its argument to a server.
 func overHTTP(client *http.Client, address string) tool {
@@ -42,8 +37,8 @@ func overHTTP(client *http.Client, address string) tool {
 			return "", err
 		}
 		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return "", &statusError{resp.StatusCode}
+		if bad := toolhealth.CheckStatus(resp.StatusCode, resp.Header); bad != nil {
+			return "", bad
 		}
 		body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
 		return string(body), err

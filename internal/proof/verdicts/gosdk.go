@@ -29,27 +29,49 @@ var (
 		"-32603 Internal error", "-32001 Session not found", "-32029 Rate limit exceeded, retryAfterSeconds 12"))
 )
 
+// mcpSDK is an SDK for MCP.
+type mcpSDK struct {
+	name     string
+	dial     func(version string) dial
+	meanings map[string]meaning // of what comes to a closed session
+}
+
+func (s mcpSDK) form(name string, d dialect, how dial, failures []Failure) *Form {
+	return &Form{
+		SDK: s.name, Name: name, dialect: d, sound: goSDKServer(strings.Contains(name, mcpModern)), dial: how,
+		Failures: failures, CutsChain: true, Meanings: s.meanings,
+	}
+}
+
+// local is form for a server that is not reached over HTTP.
+func (s mcpSDK) local(name string, how dial, failures []Failure) *Form {
+	f := s.form(name, mcpHTTP, how, failures)
+	f.Local = true
+	return f
+}
+
+// overHTTP returns the forms of streamable HTTP.
+func (s mcpSDK) overHTTP() []*Form {
+	legacy, modern := s.dial(mcpLegacy), s.dial(mcpModern)
+	return []*Form{
+		s.form("HTTP, "+mcpLegacy, mcpHTTP, legacy, mcpLegacyFailures),
+		s.form("HTTP, "+mcpModern, mcpHTTP, modern, join(mcpFailures, again[:1])),
+		s.form("HTTP, "+mcpLegacy+", stream", mcpHTTP.streaming(), legacy, mcpStreamFailures),
+		s.form("HTTP, "+mcpModern+", stream", mcpHTTP.streaming(), modern, mcpStreamFailures),
+	}
+}
+
 func goSDKForms() []*Form {
-	closed := map[string]meaning{
+	sdk := mcpSDK{"MCP go-sdk", goSDKDial, map[string]meaning{
 		"401, then another call":                {"failure/connection/retry/notsent", ruleSession},
 		"404, then another call":                {"failure/connection/retry/notsent", ruleSession},
 		"connection refused, then another call": {"failure/connection/retry/notsent", ruleTable},
 		"session closed, then a call":           {"failure/connection/retry/notsent", ruleSession},
 		"child exits, then another call":        {"failure/connection/retry/notsent", ruleSession},
-	}
-	f := func(name string, d dialect, how dial, failures []Failure) *Form {
-		return &Form{SDK: "MCP go-sdk", Name: name, dialect: d, sound: goSDKServer(strings.Contains(name, mcpModern)), dial: how, Failures: failures, CutsChain: true, Meanings: closed}
-	}
-	forms := []*Form{
-		f("HTTP, "+mcpLegacy, mcpHTTP, goSDKDial(mcpLegacy), mcpLegacyFailures),
-		f("HTTP, "+mcpModern, mcpHTTP, goSDKDial(mcpModern), join(mcpFailures, again[:1])),
-		f("HTTP, "+mcpLegacy+", stream", mcpHTTP.streaming(), goSDKDial(mcpLegacy), mcpStreamFailures),
-		f("HTTP, "+mcpModern+", stream", mcpHTTP.streaming(), goSDKDial(mcpModern), mcpStreamFailures),
-		f("in memory", mcpHTTP, goSDKInMemory, without(handlers, "handler panics")),
-		f("child process", mcpHTTP, goSDKChild, children),
-	}
-	forms[4].Local, forms[5].Local = true, true
-	return forms
+	}}
+	return append(sdk.overHTTP(),
+		sdk.local("in memory", goSDKInMemory, without(handlers, "handler panics")),
+		sdk.local("child process", goSDKChild, children))
 }
 
 var implementation = &mcp.Implementation{Name: "verdicts", Version: "1"}

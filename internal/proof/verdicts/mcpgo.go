@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
@@ -14,25 +13,15 @@ import (
 )
 
 func mcpGoForms() []*Form {
-	closed := map[string]meaning{
+	sdk := mcpSDK{"mcp-go", mcpGoDial, map[string]meaning{
 		"401, then another call":                {"rejected/unauthorized", ruleText}, // its session lives on
 		"404, then another call":                {"failure/connection/retry", ruleSession},
 		"connection refused, then another call": {"failure/connection/retry/notsent", ruleText},
 		"child exits, then another call":        {"failure/connection/retry", ruleSession},
-	}
-	f := func(name string, d dialect, how dial, failures []Failure) *Form {
-		return &Form{SDK: "mcp-go", Name: name, dialect: d, sound: goSDKServer(strings.Contains(name, mcpModern)), dial: how, Failures: failures, CutsChain: true, Meanings: closed}
-	}
-	forms := []*Form{
-		f("HTTP, "+mcpLegacy, mcpHTTP, mcpGoDial(mcpLegacy), mcpLegacyFailures),
-		f("HTTP, "+mcpModern, mcpHTTP, mcpGoDial(mcpModern), join(mcpFailures, again[:1])),
-		f("HTTP, "+mcpLegacy+", stream", mcpHTTP.streaming(), mcpGoDial(mcpLegacy), mcpStreamFailures),
-		f("HTTP, "+mcpModern+", stream", mcpHTTP.streaming(), mcpGoDial(mcpModern), mcpStreamFailures),
-		f("in process", mcpHTTP, mcpGoInProcess, without(handlers, "handler says it is busy", "session closed, then a call")),
-		f("child process", mcpHTTP, mcpGoChild, children),
-	}
-	forms[4].Local, forms[5].Local = true, true
-	return forms
+	}}
+	return append(sdk.overHTTP(),
+		sdk.local("in process", mcpGoInProcess, without(handlers, "handler says it is busy", "session closed, then a call")),
+		sdk.local("child process", mcpGoChild, children))
 }
 
 func mcpGoDial(version string) dial {

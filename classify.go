@@ -231,7 +231,7 @@ func (r *ErrorRules) classify(ctx context.Context, err error) Verdict {
 		if callersEnd(ctx) == context.DeadlineExceeded {
 			return Verdict{Outcome: OutcomeFailure, Kind: KindTimeout}
 		}
-		return Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled}
+		return vCanceled
 	}
 	for _, node := range nodes {
 		if _, ok := node.(*attemptTimeoutError); ok {
@@ -477,6 +477,7 @@ var (
 	vContract  = verdicts[errfacts.Unagreed]
 	vAmbiguous = verdicts[errfacts.Ambiguous]
 	vRefused   = verdicts[errfacts.Refused]
+	vCanceled  = Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled} // the caller gave up
 )
 
 // verdictOf is rules 7 and 8.
@@ -681,7 +682,7 @@ func verdictAt(ctx context.Context, classify Classifier, err error, took, floor 
 		v.Kind = KindUnknown
 	}
 	if v.Outcome == OutcomeFailure && v.Kind == KindTimeout && took < floor && callersEnd(ctx) == context.DeadlineExceeded {
-		return Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled}
+		return vCanceled
 	}
 	return v
 }

@@ -146,16 +146,9 @@ func compileSettings(s Settings, known func(tool string) bool) (*compiledSetting
 		}
 		labels[tool] = t.Labels
 	}
-	registry, err := compile(config)
-	if err != nil {
-		return nil, err
-	}
+	registry := compile(config)
 	registry.labels = labels
-	router, err := NewHealthRouter(substitutes)
-	if err != nil {
-		return nil, err
-	}
-	return &compiledSettings{registry: registry, router: router, config: guard, settings: &s}, nil
+	return &compiledSettings{registry: registry, router: newRouter(substitutes), config: guard, settings: &s}, nil
 }
 
 // put puts the rules of c in force, on top of the registry.
@@ -701,6 +694,15 @@ func (c *call) plan() (StopReason, time.Duration) {
 	return RetryAllowed, wait
 }
 
+// takeToken takes a token for a retry, or counts that there is none.
+func (c *policy) takeToken(stats *guardStats, now int64) bool {
+	if stats.tokens.Take(c.RetryBudget, c.RetryRefill, now) {
+		return true
+	}
+	stats.exhausted.Add(1)
+	return false
+}
+
 // returnToken gives back the token of an attempt that is not made now.
 func (c *call) returnToken(stats *guardStats) {
 	if c.token {
@@ -983,9 +985,7 @@ func (c *call) partialContext() context.Context {
 var (
 	errGoexit = WithVerdict(errors.New("tool function ended its goroutine"),
 		Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched})
-	errGivenUp = WithVerdict(errors.New("the attempt around this call was given up"),
-		Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled})
+	errGivenUp    = WithVerdict(errors.New("the attempt around this call was given up"), vCanceled)
 	errNoFunction = errors.New("no function was given for this tool")
 	vNotRun       = Verdict{Outcome: OutcomeNeutral, Kind: KindNotDispatched, NotSent: true}
-	vCanceled     = Verdict{Outcome: OutcomeNeutral, Kind: KindCanceled}
 )

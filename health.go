@@ -117,8 +117,8 @@ type ToolHealth struct {
 //
 // It is for dashboards and people: no text of an error, no host name and no secret
 // is in it, only names of tools and operators, labels, kinds and numbers. It is no
-// liveness probe: a process whose tools are all down is not helped by a restart, which would forget
-// what is known about them.
+// liveness probe: a process whose tools are all down is not helped by a restart, which
+// would forget what is known about them.
 type Summary struct {
 	At          time.Time    `json:"at"`
 	Overall     HealthStatus `json:"overall"`      // Unhealthy if every tool is unavailable or unhealthy, Degraded if any is or is degraded

@@ -31,8 +31,8 @@ import (
 // go, too. An entry never goes while the tool is registered or isolated, while a permit
 // or a guarded call is out or a detached attempt is running, or while retries of that
 // time have left its budget less than full. The registry looks at 64 entries at most
-// for one that may go. If there is none among them, the call is admitted without an entry and
-// counted in Summary.Untracked; a name that keeps calling soon finds room.
+// for one that may go. If there is none among them, the call is admitted without an
+// entry and counted in Summary.Untracked; a name that keeps calling soon finds room.
 //
 // Memory is at most about 400 bytes for each entry, and the names themselves: a
 // runtime that passes on names of any length should cut them, or set
@@ -135,10 +135,8 @@ type compiled struct {
 	labels  map[string]map[string]string // by tool
 }
 
-func compile(c Config) (*compiled, error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
+// compile returns a valid Config as the registry uses it.
+func compile(c Config) *compiled {
 	c = c.clone()
 	k := &compiled{
 		config: c, bound: c.bound(), breaker: newParams(c.Breaker), tools: make(map[string]*machine.Params, len(c.Tools)),
@@ -146,26 +144,19 @@ func compile(c Config) (*compiled, error) {
 	for tool, own := range c.Tools {
 		k.tools[tool] = newParams(own)
 	}
-	return k, nil
+	return k
 }
 
 // NewRegistry returns an empty registry under the default configuration.
-func NewRegistry() *Registry {
-	r, err := NewRegistryWithConfig(Config{})
-	if err != nil {
-		panic(err) // the defaults are valid; a test says so
-	}
-	return r
-}
+func NewRegistry() *Registry { return newRegistry(compile(Config{})) }
 
 // NewRegistryWithConfig returns an empty registry, or every problem of the
 // configuration at once.
 func NewRegistryWithConfig(c Config) (*Registry, error) {
-	k, err := compile(c)
-	if err != nil {
+	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	return newRegistry(k), nil
+	return newRegistry(compile(c)), nil
 }
 
 func newRegistry(k *compiled) *Registry {
@@ -427,6 +418,14 @@ func (r *Registry) Available(tool string) bool {
 	}
 	reason, _ := n.Value.refusal(s, r.now())
 	return reason == StopNone
+}
+
+// registered reports whether the entry of a tool is kept from eviction.
+func (r *Registry) registered(tool string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.table.Get(tool)
+	return n != nil && n.Value.place == nil
 }
 
 // known reports whether a tool without an entry would be admitted.
@@ -839,8 +838,8 @@ func (r *Registry) operate(n *node, op machine.Op, by string, now int64) bool {
 }
 
 // SetConfig puts another configuration in force, or returns every problem of that
-// configuration and changes nothing. Each tool keeps its state: a running cooldown keeps its
-// deadline, a streak stays, a lower threshold does not trip by itself. Only a
+// configuration and changes nothing. Each tool keeps its state: a running cooldown keeps
+// its deadline, a streak stays, a lower threshold does not trip by itself. Only a
 // configuration that opens by no rule closes a breaker, unless it is isolated. Lowering
 // MaxTools evicts nothing by itself; the next new name does. It takes time in
 // proportion to the number of tools, during which no new name can enter.
@@ -848,13 +847,13 @@ func (r *Registry) SetConfig(c Config) error {
 	if r == nil {
 		return nil
 	}
-	k, err := compile(c)
-	if err != nil {
+	if err := c.Validate(); err != nil {
 		return err
 	}
 	if r.inert() {
 		return errors.New("toolhealth: SetConfig: the registry was not made by NewRegistry")
 	}
+	k := compile(c)
 	k.labels = r.conf.Load().labels
 	r.notifyClosed(r.reconfigure(k))
 	return nil

@@ -34,7 +34,6 @@ type HealthRouter struct {
 // tool in its own list are errors, all of them reported at once. Two tools may
 // stand in for each other: that is no cycle, because lists are not followed further.
 func NewHealthRouter(substitutes map[string][]string) (*HealthRouter, error) {
-	r := &HealthRouter{substitutes: make(map[string][]string, len(substitutes))}
 	var p fields.Problems
 	for _, primary := range slices.Sorted(maps.Keys(substitutes)) {
 		field := fields.Key("substitutes", primary)
@@ -42,12 +41,20 @@ func NewHealthRouter(substitutes map[string][]string) (*HealthRouter, error) {
 			p.Add(field, "a key without a name", "the name of a tool")
 		}
 		checkSubstitutes(&p, field, primary, substitutes[primary])
-		r.substitutes[primary] = slices.Clone(substitutes[primary])
 	}
 	if err := configError(p); err != nil {
 		return nil, err
 	}
-	return r, nil
+	return newRouter(substitutes), nil
+}
+
+// newRouter returns a router for a valid map, which it copies.
+func newRouter(substitutes map[string][]string) *HealthRouter {
+	r := &HealthRouter{substitutes: make(map[string][]string, len(substitutes))}
+	for primary, list := range substitutes {
+		r.substitutes[primary] = slices.Clone(list)
+	}
+	return r
 }
 
 // Substitutes returns a copy of the tool's substitutes in the order of
@@ -581,8 +588,8 @@ func (p *Permit) Settle(v Verdict) {
 }
 
 // Release gives the permit back unused: it counts no outcome, and frees a probe's slot
-// at once, however many were given back before. Deferred right after Allow it catches every early return; after Done or
-// Settle it does nothing.
+// at once, however many were given back before. Deferred right after Allow it catches
+// every early return; after Done or Settle it does nothing.
 func (p *Permit) Release() {
 	if p.gate == nil || p.stamp.Settled() || !p.stamp.Settle() {
 		return
@@ -940,20 +947,3 @@ func (rs *ruleSet) remember(known *map[Policy]*policy, own Policy, p *policy) {
 
 // maxAsked is how many answers of PolicyOf are kept. Few hosts have more kinds of tools.
 const maxAsked = 64
-
-// registered reports whether the entry of a tool is kept from eviction.
-func (r *Registry) registered(tool string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := r.table.Get(tool)
-	return n != nil && n.Value.place == nil
-}
-
-// takeToken takes a token for a retry, or counts that there is none.
-func (c *policy) takeToken(stats *guardStats, now int64) bool {
-	if stats.tokens.Take(c.RetryBudget, c.RetryRefill, now) {
-		return true
-	}
-	stats.exhausted.Add(1)
-	return false
-}

@@ -124,8 +124,9 @@ func (o *callOptions[Out]) check(out Out) error {
 // CheckResult checks every result that came without an error. An error of check is
 // classified, counted and retried as if the tool function had returned it. Mark it
 // with [WithVerdict] to say what it means; else it is a failure that is not retried.
-// Without a mark it never means that the tool was not reached. The result reaches the caller as it is, beside the *ToolError. A nil check checks
-// nothing. An MCP tool that reports its failure inside a result is the usual case.
+// Without a mark it never means that the tool was not reached. The result reaches the
+// caller as it is, beside the *ToolError. A nil check checks nothing. An MCP tool that
+// reports its failure inside a result is the usual case.
 func CheckResult[Out any](check func(Out) error) CallOption[Out] {
 	return func(o *callOptions[Out]) {
 		if check != nil {
@@ -229,8 +230,8 @@ func (t *Tool[In, Out]) copy() *Tool[In, Out] {
 	return &c
 }
 
-// Call makes one guarded call; see the function [Call]. It allocates twice for a tool
-// that is tracked, if the function succeeds at once and the policy has no Timeout.
+// Call makes one guarded call; see the function [Call], beside which it allocates once
+// more.
 func (t *Tool[In, Out]) Call(ctx context.Context, in In) (Out, error) {
 	if t == nil {
 		t = t.copy()

@@ -8,9 +8,9 @@ import (
 )
 
 // Run runs fn on a goroutine of its own and waits for its result, or until ctx is
-// done: then it returns ctx.Err(), which is never nil, beside the zero T, and fn runs on. The result of
-// an fn that was left is dropped; one that has just returned when ctx ends still
-// counts. A goroutine that fn ends returns lost. fn must not panic.
+// done: then it returns ctx.Err(), which is never nil, beside the zero T, and fn runs
+// on. The result of an fn that was left is dropped; one that has just returned when ctx
+// ends still counts. A goroutine that fn ends returns lost. fn must not panic.
 //
 // abandoned counts the functions that were left and are still running; nil counts
 // nothing.

@@ -23,9 +23,9 @@ func TestGuard_WaitsGrowUpToLimit(t *testing.T) {
 			c.Default.MaxAttempts, c.Default.RetryBudget, c.Default.BackoffMax = 8, Off, 2*time.Second
 		})
 		tool := failing(errBusy)
-		_, err := Call(t.Context(), g, "a", tool.run)
+		_, err := Call(t.Context(), g, "a", tool.Run)
 		const ms = time.Millisecond
-		assert.Equal(t, []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 2000 * ms, 2000 * ms}, tool.gaps())
+		assert.Equal(t, []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 2000 * ms, 2000 * ms}, tool.Gaps())
 		e := toolError(t, err)
 		assert.Equal(t, StopRetryExhausted, e.Reason)
 		assert.Equal(t, KindServerError, e.Verdict.Kind)
@@ -44,9 +44,9 @@ func TestGuard_CancellationEndsWait(t *testing.T) {
 		ctx, info := WithCallInfo(ctx)
 		time.AfterFunc(50*time.Millisecond, cancel)
 		tool, start := failing(errBusy), time.Now()
-		_, err := Call(ctx, g, "a", tool.run)
+		_, err := Call(ctx, g, "a", tool.Run)
 		assert.Less(t, time.Since(start), 51*time.Millisecond)
-		assert.Equal(t, 1, tool.runs())
+		assert.Equal(t, 1, tool.Runs())
 		assert.ErrorIs(t, err, context.Canceled)
 		assert.ErrorIs(t, err, errBusy)
 		e := toolError(t, err)
@@ -65,9 +65,9 @@ func TestGuard_BreakerEndsRetries(t *testing.T) {
 		r := NewRegistry()
 		g := guardOn(t, r, func(c *GuardConfig) { c.Default.MaxAttempts = 10 })
 		tool := failing(errBusy)
-		_, err := Call(t.Context(), g, "a", tool.run)
+		_, err := Call(t.Context(), g, "a", tool.Run)
 		e := toolError(t, err)
-		assert.Equal(t, 3, tool.runs())
+		assert.Equal(t, 3, tool.Runs())
 		assert.Equal(t, StopCircuitOpen, e.Reason)
 		assert.Equal(t, 30*time.Second, e.RetryAfter)
 		assert.ErrorIs(t, err, ErrCircuitOpen)
@@ -80,20 +80,20 @@ func TestGuard_BreakerEndsRetries(t *testing.T) {
 func TestGuard_NilAndZeroMakeCallOnce(t *testing.T) {
 	for name, g := range map[string]*Guard{"nil": nil, "zero": {}} {
 		tool := plays()
-		out, err := Call(t.Context(), g, "a", tool.run)
+		out, err := Call(t.Context(), g, "a", tool.Run)
 		require.NoError(t, err, name)
 		assert.Equal(t, "answer of a", out)
 		tool = failing(errBusy)
-		_, err = Wrap(g, "a", func(ctx context.Context, in string) (string, error) { return tool.run(ctx, in) }).Call(t.Context(), "x")
+		_, err = Wrap(g, "a", func(ctx context.Context, in string) (string, error) { return tool.Run(ctx, in) }).Call(t.Context(), "x")
 		assert.Equal(t, StopRetryExhausted, toolError(t, err).Reason, name)
-		assert.Equal(t, 1, tool.runs(), name)
+		assert.Equal(t, 1, tool.Runs(), name)
 	}
 	g, err := NewGuard(nil, GuardConfig{Default: Policy{MaxAttempts: 3}})
 	require.NoError(t, err)
-	_, err = Call(t.Context(), g, "a", failing(errBusy).run)
+	_, err = Call(t.Context(), g, "a", failing(errBusy).Run)
 	assert.Equal(t, 3, toolError(t, err).Attempts, "a nil Gate works as a zero Gate, and the policies apply")
 
-	_, err = Call(noContext, g, "a", plays().run)
+	_, err = Call(noContext, g, "a", plays().Run)
 	assert.NoError(t, err)
 }
 
@@ -132,8 +132,8 @@ func TestGuard_SubstitutesRunOnceInOrder(t *testing.T) {
 		r := NewRegistry()
 		g := guardWithBackups(t, r, func(c *GuardConfig) { c.Default.MaxAttempts = 2 }, "b", "c", "d")
 		tool := failing(errBusy)
-		_, err := Call(t.Context(), g, "a", tool.run)
-		assert.Equal(t, []string{"a", "a", "b", "c", "d"}, tool.names, "a substitute runs once")
+		_, err := Call(t.Context(), g, "a", tool.Run)
+		assert.Equal(t, []string{"a", "a", "b", "c", "d"}, tool.Names, "a substitute runs once")
 		e := toolError(t, err)
 		assert.Equal(t, 5, e.Attempts)
 		var reasons []StopReason
@@ -158,21 +158,21 @@ func TestGuard_PartialIsLastResort(t *testing.T) {
 		return Partial(func(_ context.Context, e *ToolError) (string, error) { told = e; return out, err })
 	}
 	ctx, info := WithCallInfo(t.Context())
-	out, err := Call(ctx, g, "a", failing(errBusy).run, partial("from the cache", nil))
+	out, err := Call(ctx, g, "a", failing(errBusy).Run, partial("from the cache", nil))
 	require.NoError(t, err)
 	assert.Equal(t, "from the cache", out)
 	assert.Len(t, told.Candidates, 2, "the handler runs after the substitutes")
 	assert.Equal(t, CallInfo{Requested: "a", Attempts: 2, Partial: true, Reason: StopRetryExhausted}, *info)
 
-	_, err = Call(t.Context(), g, "a", failing(errBusy).run, partial("", errors.New("empty cache")))
+	_, err = Call(t.Context(), g, "a", failing(errBusy).Run, partial("", errors.New("empty cache")))
 	assert.ErrorIs(t, err, errBusy)
 	assert.NotContains(t, err.Error(), "cache")
-	_, err = Call(t.Context(), g, "a", failing(errBusy).run,
+	_, err = Call(t.Context(), g, "a", failing(errBusy).Run,
 		Partial(func(context.Context, *ToolError) (string, error) { panic("in the handler") }))
 	assert.ErrorIs(t, err, errBusy, "a panic in the handler does not reach the caller")
 
 	told = nil
-	_, err = Call(t.Context(), g, "a", plays().run, partial("", nil))
+	_, err = Call(t.Context(), g, "a", plays().Run, partial("", nil))
 	assert.NoError(t, err)
 	assert.Nil(t, told)
 }
@@ -182,7 +182,7 @@ func TestGuard_CallInfo(t *testing.T) {
 		g := guardWithBackups(t, patient(t), func(c *GuardConfig) { c.Default.MaxAttempts = 3 }, "b")
 		ctx, info := WithCallInfo(t.Context())
 		_, err := Call(ctx, g, "a", func(ctx context.Context, tool string) (string, error) {
-			_, _ = Call(ctx, g, "inner", plays(errBusy).run) // an inner call does not write to info
+			_, _ = Call(ctx, g, "inner", plays(errBusy).Run) // an inner call does not write to info
 			if tool == "a" {
 				return "", errBusy
 			}
@@ -196,14 +196,14 @@ func TestGuard_CallInfo(t *testing.T) {
 		}, *info)
 
 		ctx, info = WithCallInfo(WithoutFallback(t.Context()))
-		_, err = Call(ctx, g, "a", failing(statusErr(404)).run)
+		_, err = Call(ctx, g, "a", failing(statusErr(404)).Run)
 		require.Error(t, err)
 		assert.Equal(t, CallInfo{Requested: "a", Attempts: 1, Reason: StopNonRetryable}, *info)
 
 		var own *CallInfo
 		_, err = Call(t.Context(), g, "outer", func(ctx context.Context, _ string) (string, error) {
 			ctx, own = WithCallInfo(ctx)
-			return Call(ctx, g, "inner", failing(errBusy).run)
+			return Call(ctx, g, "inner", failing(errBusy).Run)
 		})
 		require.Error(t, err)
 		assert.Equal(t, "inner", own.Requested)
@@ -265,10 +265,10 @@ func TestGuardNext_LoopEndsAsCallDoes(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					configure := func(c *GuardConfig) { c.Default.MaxAttempts = maxAttempts }
 					tool := plays(make([]error, failures)...)
-					for i := range tool.errs {
-						tool.errs[i] = errBusy
+					for i := range tool.Errs {
+						tool.Errs[i] = errBusy
 					}
-					_, err := Call(t.Context(), guardOn(t, NewRegistry(), configure), "a", tool.run)
+					_, err := Call(t.Context(), guardOn(t, NewRegistry(), configure), "a", tool.Run)
 					want := StopNone
 					if err != nil {
 						want = toolError(t, err).Reason
@@ -286,7 +286,7 @@ func TestGuardNext_LoopEndsAsCallDoes(t *testing.T) {
 						reason = d.Reason
 						time.Sleep(d.Wait)
 					}
-					assert.Equal(t, tool.runs(), runs)
+					assert.Equal(t, tool.Runs(), runs)
 					assert.Equal(t, want, reason)
 				})
 			})
@@ -300,7 +300,7 @@ func TestGuard_CanceledWaitIsObservedAsCanceled(t *testing.T) {
 		g := guardOn(t, patient(t), func(c *GuardConfig) { c.Observe = func(_ context.Context, e Event) { events = append(events, e) } })
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
-		_, err := Call(ctx, g, "a", failing(errBusy).run)
+		_, err := Call(ctx, g, "a", failing(errBusy).Run)
 		require.Error(t, err)
 		assert.Equal(t, Event{
 			Tool: "a", Served: "a", Final: true, Attempt: 1, Reason: StopCanceled, Took: time.Millisecond,
@@ -338,12 +338,12 @@ func TestGuard_OnlyOutermostCallRetries(t *testing.T) {
 			var nest func(i int) func(context.Context, string) (string, error)
 			nest = func(i int) func(context.Context, string) (string, error) {
 				if i == len(names) {
-					return innermost.run
+					return innermost.Run
 				}
 				return func(ctx context.Context, _ string) (string, error) { return Call(ctx, g, names[i], nest(i+1)) }
 			}
 			_, err := Call(t.Context(), g, names[0], nest(1))
-			assert.Equal(t, 3, innermost.runs(), "%d deep", depth)
+			assert.Equal(t, 3, innermost.Runs(), "%d deep", depth)
 			assert.ErrorIs(t, err, errBusy)
 			e := toolError(t, err)
 			assert.Equal(t, 3, e.Attempts)
@@ -369,9 +369,9 @@ func TestGuard_NestedCallOfSameToolSharesAdmission(t *testing.T) {
 		time.Sleep(30 * time.Second) // one probe is due
 		var inner error
 		out, err := Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {
-			_, inner = Call(ctx, g, "a", failing(errBusy).run)
+			_, inner = Call(ctx, g, "a", failing(errBusy).Run)
 			return Call(ctx, g, "between", func(ctx context.Context, _ string) (string, error) {
-				return Call(ctx, g, "a", plays().run) // from two calls further in
+				return Call(ctx, g, "a", plays().Run) // from two calls further in
 			})
 		})
 		require.NoError(t, err)
@@ -509,7 +509,7 @@ func TestGuard_GoexitSettlesPermit(t *testing.T) {
 				assert.Equal(t, GuardCounts{Calls: 1, Failed: 1, Attempts: 1}, h.Guard)
 				assert.True(t, last.Final)
 				time.Sleep(30 * time.Second)
-				_, err := Call(t.Context(), g, "a", plays().run)
+				_, err := Call(t.Context(), g, "a", plays().Run)
 				assert.NoError(t, err, "the probe slot was not freed")
 			})
 		})
@@ -524,7 +524,7 @@ func TestGuard_CallFreesItsSlotOnce(t *testing.T) {
 		g := guardOn(t, patient(t), func(c *GuardConfig) { c.Default.MaxAttempts = 1 })
 		r := g.Registry()
 		r.RecordSuccess("a", 0)
-		_, err := Call(t.Context(), g, "a", failing(errBusy).run, Partial(func(context.Context, *ToolError) (string, error) {
+		_, err := Call(t.Context(), g, "a", failing(errBusy).Run, Partial(func(context.Context, *ToolError) (string, error) {
 			for range others {
 				go func() {
 					_, _ = Call(t.Context(), g, "a", func(context.Context, string) (int, error) { time.Sleep(time.Hour); return 0, nil })

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhealth/toolhealth/internal/machine"
+	"github.com/toolhealth/toolhealth/internal/proof/tooltest"
 )
 
 // noContext is nil, which some callers pass.
@@ -109,15 +109,14 @@ func (l *eventLog) of(tool string) []string {
 	return slices.Clone(l.all[tool])
 }
 
-// endsGoroutine runs f on a goroutine of its own, which f may end.
-func endsGoroutine(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	<-done
-}
+// What tooltest has, by short names.
+type statusErr = tooltest.StatusError
+
+var (
+	plays         = tooltest.Plays
+	failing       = tooltest.Failing
+	endsGoroutine = tooltest.EndsGoroutine
+)
 
 // guardOn returns a guard on the registry with the default configuration as
 // changed by change. Waits have no jitter and attempts no time limit, so that a test
@@ -168,62 +167,10 @@ func bare(p Policy) Policy {
 // unheard is an observer that does nothing.
 func unheard(context.Context, Event) {}
 
-// statusErr is an error of an HTTP client: it has a status, and a text that is not
-// for the model.
-type statusErr int
-
-func (e statusErr) Error() string   { return "status " + strconv.Itoa(int(e)) + " from db-7.internal" }
-func (e statusErr) StatusCode() int { return int(e) }
-
 var (
 	errBroken = errors.New("broken")
 	errBusy   = statusErr(503)
 )
-
-// actor is a tool function that returns a list of errors, one a run, and succeeds
-// after them. It records when it ran and as which tool.
-type actor struct {
-	mu    sync.Mutex
-	errs  []error
-	times []time.Time
-	names []string
-}
-
-// plays returns an actor that returns these errors and then succeeds.
-func plays(errs ...error) *actor { return &actor{errs: errs} }
-
-// failing returns an actor that returns err in every run.
-func failing(err error) *actor {
-	a := plays()
-	for range 100 {
-		a.errs = append(a.errs, err)
-	}
-	return a
-}
-
-func (a *actor) run(_ context.Context, tool string) (string, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.times, a.names = append(a.times, time.Now()), append(a.names, tool)
-	if n := len(a.times); n <= len(a.errs) && a.errs[n-1] != nil {
-		return "", a.errs[n-1]
-	}
-	return "answer of " + tool, nil
-}
-
-func (a *actor) runs() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.times)
-}
-
-// gaps returns the times between the runs.
-func (a *actor) gaps() (gaps []time.Duration) {
-	for i := range a.times[1:] {
-		gaps = append(gaps, a.times[i+1].Sub(a.times[i]))
-	}
-	return gaps
-}
 
 // toolError returns err as a *ToolError, or fails the test.
 func toolError(t testing.TB, err error) *ToolError {

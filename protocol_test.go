@@ -276,7 +276,7 @@ func TestGuard_FirstConcurrentCallsAreAllCounted(t *testing.T) {
 		tool := fmt.Sprint("t", round)
 		require.NoError(t, r.Register(tool, ToolOptions{}))
 		atOnce(2, func(int) {
-			_, _ = Call(context.Background(), g, tool, plays().run)
+			_, _ = Call(context.Background(), g, tool, plays().Run)
 		})
 		counts := healthOf(t, r, tool).Guard
 		require.Equal(t, uint64(2), counts.Calls, "round %d", round)

@@ -294,7 +294,7 @@ func TestNew_WiresEachTool(t *testing.T) {
 		Classify:       func(context.Context, error) Verdict { return Verdict{Outcome: OutcomeFailure, Retryable: true} },
 		Observe:        func(_ context.Context, e Event) { heard++ },
 	})
-	out, err := Call(t.Context(), g, "a", plays(errBroken).run)
+	out, err := Call(t.Context(), g, "a", plays(errBroken).Run)
 	require.NoError(t, err)
 	assert.Equal(t, "answer of b", out)
 	assert.Equal(t, StateOpen, healthOf(t, g.Registry(), "a").State)
@@ -303,9 +303,9 @@ func TestNew_WiresEachTool(t *testing.T) {
 	assert.Nil(t, healthOf(t, g.Registry(), "b").Labels)
 
 	tool := failing(errBroken)
-	_, err = Call(t.Context(), g, "c", tool.run)
+	_, err = Call(t.Context(), g, "c", tool.Run)
 	assert.Equal(t, 3, toolError(t, err).Attempts, "the classifier says that it may be repeated")
-	_, err = Call(t.Context(), g, "unlisted", tool.run)
+	_, err = Call(t.Context(), g, "unlisted", tool.Run)
 	assert.ErrorIs(t, err, ErrUnknownTool)
 	offer, leaveOut := g.Offer([]string{"a", "c", "unlisted"})
 	assert.Equal(t, []string{"a"}, offer)
@@ -339,7 +339,7 @@ func TestGuard_SetSettingsKeepsWhatIsKnown(t *testing.T) {
 		g := newWith(t, Settings{Policy: Policy{BackoffBase: Off, RetryBudget: 1, RetryRefill: Off}, Breaker: BreakerConfig{FailureThreshold: 100}, Tools: map[string]ToolSettings{"search": {Substitutes: []string{}}}})
 		r, gate := g.Registry(), g.Gate()
 		search := Wrap(g, "search", func(ctx context.Context, in string) (string, error) {
-			return plays(errBusy, errBusy, errBusy).run(ctx, in)
+			return plays(errBusy, errBusy, errBusy).Run(ctx, in)
 		}).Substitute("archive", func(_ context.Context, in string) (string, error) { return "old " + in, nil })
 		_, err := search.Call(t.Context(), "go")
 		assert.Equal(t, StopRetryExhausted, toolError(t, err).Reason, "one token")

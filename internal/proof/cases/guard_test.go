@@ -22,25 +22,6 @@ import (
 	"github.com/toolhealth/toolhealth/internal/retry"
 )
 
-// caseGuard returns a guard whose back-off has no jitter.
-func caseGuard(t testing.TB, gate *toolhealth.Gate, change func(*toolhealth.GuardConfig)) *toolhealth.Guard {
-	t.Helper()
-	c := toolhealth.GuardConfig{Default: toolhealth.Policy{Jitter: toolhealth.Off, Timeout: toolhealth.Off}}
-	if change != nil {
-		change(&c)
-	}
-	g, err := toolhealth.NewGuard(gate, c)
-	require.NoError(t, err)
-	return g
-}
-
-func caseRouter(t testing.TB, substitutes map[string][]string) *toolhealth.HealthRouter {
-	t.Helper()
-	r, err := toolhealth.NewHealthRouter(substitutes)
-	require.NoError(t, err)
-	return r
-}
-
 type toolFunc = func(context.Context, string) (string, error)
 
 // always returns a tool function that returns err and counts its runs.

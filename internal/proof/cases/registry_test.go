@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhealth/toolhealth"
+	"github.com/toolhealth/toolhealth/internal/proof/setup"
 	"github.com/toolhealth/toolhealth/internal/race"
 )
 
@@ -31,23 +32,13 @@ var (
 	caseSuccess = toolhealth.Verdict{}
 )
 
-func caseRegistry(t testing.TB, change func(*toolhealth.Config)) *toolhealth.Registry {
-	t.Helper()
-	c := toolhealth.DefaultConfig()
-	if change != nil {
-		change(&c)
-	}
-	r, err := toolhealth.NewRegistryWithConfig(c)
-	require.NoError(t, err)
-	return r
-}
-
-func caseHealth(t testing.TB, r *toolhealth.Registry, tool string) toolhealth.ToolHealth {
-	t.Helper()
-	h, ok := r.Health(tool)
-	require.True(t, ok, "%s has no entry", tool)
-	return h
-}
+// What setup makes, by the names of the cases.
+var (
+	caseRegistry = setup.Registry
+	caseHealth   = setup.Health
+	caseRouter   = setup.Router
+	caseGuard    = setup.GuardOver
+)
 
 func tripByName(r *toolhealth.Registry, tool string) {
 	for range 3 {

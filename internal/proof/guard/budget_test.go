@@ -27,7 +27,7 @@ func TestGuard_TenThousandCanceledWaitsLeaveNothing(t *testing.T) {
 		var wrong atomic.Int64
 		for range 10_000 {
 			calls.Go(func() {
-				_, err := toolhealth.Call(ctx, g, "a", failing(errBusy).run)
+				_, err := toolhealth.Call(ctx, g, "a", failing(errBusy).Run)
 				if !errors.Is(err, context.Canceled) || !errors.Is(err, errBusy) {
 					wrong.Add(1)
 				}
@@ -54,10 +54,10 @@ func TestGuard_RefusedRetryReturnsToken(t *testing.T) {
 		g := guardOn(t, r, nil)
 		time.AfterFunc(50*time.Millisecond, func() { r.Isolate("a", "") })
 		tool := failing(errBusy)
-		_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
+		_, err := toolhealth.Call(t.Context(), g, "a", tool.Run)
 		e := toolError(t, err)
 		assert.Equal(t, toolhealth.StopIsolated, e.Reason)
-		assert.Equal(t, 1, tool.runs())
+		assert.Equal(t, 1, tool.Runs())
 		assert.ErrorIs(t, err, errBusy, "the error of the attempt that did run")
 		assert.Equal(t, toolhealth.KindServerError, e.Verdict.Kind)
 		assert.Equal(t, toolhealth.GuardCounts{Calls: 1, Failed: 1, Attempts: 1, Refusals: 1}, healthOf(t, r, "a").Guard)
@@ -100,7 +100,7 @@ func TestGuard_SuccessReturnsTenthOfToken(t *testing.T) {
 		r := patient(t)
 		g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default = bare(toolhealth.Policy{MaxAttempts: 2, RetryBudget: 1}) })
 		call := func(tool *actor) error {
-			_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
+			_, err := toolhealth.Call(t.Context(), g, "a", tool.Run)
 			return err
 		}
 		for range 25 {
@@ -120,7 +120,7 @@ func TestGuard_LargestBudgetIsNotEmpty(t *testing.T) {
 	g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) {
 		c.Default = bare(toolhealth.Policy{MaxAttempts: 2, RetryBudget: math.MaxInt})
 	})
-	_, err := toolhealth.Call(t.Context(), g, "a", plays(errBusy).run)
+	_, err := toolhealth.Call(t.Context(), g, "a", plays(errBusy).Run)
 	assert.NoError(t, err, "the largest budget overflows")
 }
 
@@ -135,9 +135,9 @@ func TestGuard_WithoutBudgetOrRegistryOnlyMaxAttemptsLimits(t *testing.T) {
 		})
 		for range 20 {
 			tool := failing(errBusy)
-			_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
+			_, err := toolhealth.Call(t.Context(), g, "a", tool.Run)
 			assert.Equal(t, toolhealth.StopRetryExhausted, toolError(t, err).Reason, name)
-			assert.Equal(t, 3, tool.runs(), name)
+			assert.Equal(t, 3, tool.Runs(), name)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func TestGuard_CanceledWaitReturnsToken(t *testing.T) {
 			g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default.RetryBudget = budget })
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Millisecond, cancel)
-			_, err := toolhealth.Call(ctx, g, "a", failing(errBusy).run)
+			_, err := toolhealth.Call(ctx, g, "a", failing(errBusy).Run)
 			assert.Equal(t, toolhealth.StopCanceled, toolError(t, err).Reason)
 			assert.Equal(t, 5, retriesLeft(t, bucket, "a"), "budget %d", budget)
 		})
@@ -159,7 +159,7 @@ func TestGuard_CanceledWaitReturnsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // without a registry there is no bucket
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
-		_, err := toolhealth.Call(ctx, guardOn(t, nil, nil), "a", failing(errBusy).run)
+		_, err := toolhealth.Call(ctx, guardOn(t, nil, nil), "a", failing(errBusy).Run)
 		assert.Equal(t, toolhealth.StopCanceled, toolError(t, err).Reason)
 	})
 }
@@ -170,9 +170,9 @@ func TestGuard_OnlyTokenIsReturned(t *testing.T) {
 		g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default.RetryBudget = 1 })
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
-		_, err := toolhealth.Call(ctx, g, "a", failing(errBusy).run)
+		_, err := toolhealth.Call(ctx, g, "a", failing(errBusy).Run)
 		require.Equal(t, toolhealth.StopCanceled, toolError(t, err).Reason)
-		_, err = toolhealth.Call(t.Context(), g, "a", plays(errBusy).run)
+		_, err = toolhealth.Call(t.Context(), g, "a", plays(errBusy).Run)
 		assert.NoError(t, err)
 	})
 }

@@ -115,10 +115,10 @@ func TestGuard_ChecksRunInOrderAndOnlyOnResults(t *testing.T) {
 	}
 	bad := errors.New("second")
 	g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 })
-	_, err := toolhealth.Call(t.Context(), g, "a", plays().run, check("1", nil), toolhealth.CheckResult[string](nil), toolhealth.CheckContract[string](nil), check("2", bad), check("3", nil))
+	_, err := toolhealth.Call(t.Context(), g, "a", plays().Run, check("1", nil), toolhealth.CheckResult[string](nil), toolhealth.CheckContract[string](nil), check("2", bad), check("3", nil))
 	assert.ErrorIs(t, err, bad)
 	assert.Equal(t, []string{"1", "2"}, ran)
-	_, err = toolhealth.Call(t.Context(), g, "a", plays(errBusy).run, check("never", nil))
+	_, err = toolhealth.Call(t.Context(), g, "a", plays(errBusy).Run, check("never", nil))
 	assert.ErrorIs(t, err, errBusy)
 	assert.Len(t, ran, 2)
 
@@ -159,7 +159,7 @@ func TestGuard_ErrorClassifiedAsSuccessIsReturned(t *testing.T) {
 
 func TestGuard_PanickingClassifierMeansUnknown(t *testing.T) {
 	g := guardOverGate(t, &toolhealth.Gate{Registry: patient(t), Classify: func(context.Context, error) toolhealth.Verdict { panic("mine") }}, nil)
-	_, err := toolhealth.Call(t.Context(), g, "a", plays(errBusy).run)
+	_, err := toolhealth.Call(t.Context(), g, "a", plays(errBusy).Run)
 	assert.Equal(t, toolhealth.KindUnknown, toolError(t, err).Verdict.Kind)
 	assert.ErrorIs(t, err, errBusy)
 }

@@ -79,9 +79,9 @@ func TestGuard_CopiesPolicies(t *testing.T) {
 	tools["a"], tools["b"] = toolhealth.Policy{}, toolhealth.Policy{}
 	delete(tools, "a")
 	tool := failing(errBusy)
-	_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
+	_, err := toolhealth.Call(t.Context(), g, "a", tool.Run)
 	require.Error(t, err)
-	assert.Equal(t, 3, tool.runs())
+	assert.Equal(t, 3, tool.Runs())
 }
 
 func TestGuardConfig_PolicyOfIsAskedForToolsWithoutPolicy(t *testing.T) {
@@ -110,9 +110,9 @@ func TestGuardConfig_PolicyOfIsAskedForToolsWithoutPolicy(t *testing.T) {
 		"often": {5, toolhealth.StopRetryExhausted}, "mail": {1, toolhealth.StopOutcomeUnknown},
 	} {
 		actor := failing(errBusy)
-		_, err := toolhealth.Call(t.Context(), g, tool, actor.run)
+		_, err := toolhealth.Call(t.Context(), g, tool, actor.Run)
 		assert.Equal(t, want.reason, toolError(t, err).Reason, tool)
-		assert.Equal(t, want.runs, actor.runs(), tool)
+		assert.Equal(t, want.runs, actor.Runs(), tool)
 	}
 	assert.Equal(t, map[string]int{"plain": 1, "often": 1, "mail": 1}, asked, "once a call")
 	assert.Equal(t, toolhealth.RetryAllowed, g.Next("often", 4, retryable).Reason)
@@ -133,18 +133,18 @@ func TestGuardConfig_WrongPolicyOfFailsTheCall(t *testing.T) {
 		}
 	}, "b", "c")
 	actor := plays()
-	_, err := toolhealth.Call(t.Context(), g, "bad", actor.run)
+	_, err := toolhealth.Call(t.Context(), g, "bad", actor.Run)
 	e := toolError(t, err)
 	assert.Equal(t, toolhealth.StopNonRetryable, e.Reason)
 	assert.Equal(t, toolhealth.KindNotDispatched, e.Verdict.Kind)
-	assert.Zero(t, actor.runs())
+	assert.Zero(t, actor.Runs())
 	assert.ErrorContains(t, e.Candidates[0].Err, `toolhealth: PolicyOf of "bad": toolhealth: config: timeout is -2ns, must be between 0s and 87600h0m0s, or Off`)
 	assert.ErrorContains(t, e.Candidates[0].Err, "jitter is NaN")
 	assert.Equal(t, toolhealth.StopNonRetryable, g.Next("bad", 1, retryable).Reason)
 
-	_, err = toolhealth.Call(t.Context(), g, "panics", actor.run)
+	_, err = toolhealth.Call(t.Context(), g, "panics", actor.Run)
 	assert.ErrorContains(t, toolError(t, err).Candidates[0].Err, `PolicyOf panicked for "panics": no idea`)
-	assert.Zero(t, actor.runs())
+	assert.Zero(t, actor.Runs())
 
 	ctx, info := toolhealth.WithCallInfo(t.Context())
 	out, err := toolhealth.Call(ctx, g, "a", func(_ context.Context, tool string) (string, error) {
@@ -170,7 +170,7 @@ func TestGuardConfig_PolicyOfMayAnswerAnything(t *testing.T) {
 	})
 	for range 2 {
 		for attempts = 1; attempts <= 100; attempts++ {
-			_, err := toolhealth.Call(t.Context(), g, "a", failing(errBusy).run)
+			_, err := toolhealth.Call(t.Context(), g, "a", failing(errBusy).Run)
 			assert.Equal(t, attempts, toolError(t, err).Attempts)
 		}
 	}

@@ -50,8 +50,8 @@ func TestGuard_ConflictAfterAttemptThatMayHaveRun(t *testing.T) {
 					}
 				}, "b")
 				tool := plays(c.errs...)
-				_, err := toolhealth.Call(toolhealth.WithoutFallback(t.Context()), g, "a", tool.run)
-				assert.Equal(t, c.runs, tool.runs())
+				_, err := toolhealth.Call(toolhealth.WithoutFallback(t.Context()), g, "a", tool.Run)
+				assert.Equal(t, c.runs, tool.Runs())
 				if c.reason == toolhealth.StopNone {
 					require.NoError(t, err)
 					return
@@ -75,8 +75,8 @@ func TestGuard_ConflictAfterAttemptThatMayHaveRunIsNotHandedOver(t *testing.T) {
 			return "", nil
 		}))
 		assert.Equal(t, toolhealth.StopOutcomeUnknown, toolError(t, err).Reason)
-		assert.Equal(t, 2, tools["a"].runs())
-		assert.Zero(t, tools["b"].runs())
+		assert.Equal(t, 2, tools["a"].Runs())
+		assert.Zero(t, tools["b"].Runs())
 		assert.False(t, partial)
 	})
 }

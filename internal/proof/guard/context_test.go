@@ -92,9 +92,9 @@ func TestGuard_PanickingContextFreesProbe(t *testing.T) {
 			failTimes(r, "a", 3)
 			time.Sleep(30 * time.Second)
 			ctx := hostileContext{t.Context(), method, new(atomic.Int64)}
-			assert.Panics(t, func() { _, _ = toolhealth.Call(ctx, g, "a", plays().run) }, method)
+			assert.Panics(t, func() { _, _ = toolhealth.Call(ctx, g, "a", plays().Run) }, method)
 			assert.True(t, healthOf(t, r, "a").ProbeDue, method)
-			_, err := toolhealth.Call(t.Context(), g, "a", plays().run)
+			_, err := toolhealth.Call(t.Context(), g, "a", plays().Run)
 			assert.NoError(t, err, method)
 		})
 	}
@@ -162,11 +162,11 @@ func TestGuard_CallOvertakenByEndOfOuterAttemptDoesNotAct(t *testing.T) {
 		g := workflows(t, func(c *toolhealth.GuardConfig) { c.Default.Timeout, c.Default.Detach = time.Second, true })
 		payments := plays()
 		_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {
-			return toolhealth.Call(&slowContext{Context: ctx}, g, "pay", payments.run)
+			return toolhealth.Call(&slowContext{Context: ctx}, g, "pay", payments.Run)
 		})
 		time.Sleep(time.Hour)
 		assert.Equal(t, 4, toolError(t, err).Attempts, "three, and one of the substitute")
-		assert.Zero(t, payments.runs())
+		assert.Zero(t, payments.Runs())
 	})
 }
 
@@ -207,13 +207,13 @@ func TestGuard_NoRunBeginsWhileItsOuterAttemptIsJudged(t *testing.T) {
 			}
 			go func() {
 				<-judging
-				_, _ = toolhealth.Call(ctx, g, "pay", payments.run)
+				_, _ = toolhealth.Call(ctx, g, "pay", payments.Run)
 				close(judged)
 			}()
 			return "", errBusy
 		})
 		require.NoError(t, err)
 		assert.Equal(t, 2, runs)
-		assert.Zero(t, payments.runs(), "it ran unseen, and the attempt was repeated")
+		assert.Zero(t, payments.Runs(), "it ran unseen, and the attempt was repeated")
 	})
 }

@@ -48,7 +48,7 @@ func TestGuard_ToolErrorUnwrapsToErrorsOnly(t *testing.T) {
 
 func TestGuard_InvalidKindBecomesUnknown(t *testing.T) {
 	g := guardOn(t, patient(t), nil)
-	_, err := toolhealth.Call(t.Context(), g, "a", failing(toolhealth.WithVerdict(errBusy, toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: 200})).run)
+	_, err := toolhealth.Call(t.Context(), g, "a", failing(toolhealth.WithVerdict(errBusy, toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: 200})).Run)
 	e := toolError(t, err)
 	assert.Equal(t, toolhealth.KindUnknown, e.Verdict.Kind)
 	_, err = json.Marshal(e)
@@ -57,7 +57,7 @@ func TestGuard_InvalidKindBecomesUnknown(t *testing.T) {
 
 func TestGuard_DetailsNameWhatModelMustNotRead(t *testing.T) {
 	g := guardWithBackups(t, patient(t), nil, "b")
-	_, err := toolhealth.Call(t.Context(), g, "a", failing(errors.New("dial db-7.internal: no route")).run)
+	_, err := toolhealth.Call(t.Context(), g, "a", failing(errors.New("dial db-7.internal: no route")).Run)
 	e := toolError(t, err)
 	assert.Equal(t, "tool failed after 2 attempts: unknown error", e.Error())
 	assert.Equal(t, `"a": tool_failure:non_retryable, kind unknown, 2 attempts; `+
@@ -67,7 +67,7 @@ func TestGuard_DetailsNameWhatModelMustNotRead(t *testing.T) {
 func TestGuard_ErrorTextHasNothingOfToolErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardOn(t, patient(t), nil)
-		_, err := toolhealth.Call(t.Context(), g, "a", failing(errBusy).run)
+		_, err := toolhealth.Call(t.Context(), g, "a", failing(errBusy).Run)
 		assert.Equal(t, "tool failed after 2 attempts: internal error of the tool", err.Error())
 		assert.False(t, strings.Contains(err.Error(), "db-7"))
 	})
@@ -75,7 +75,7 @@ func TestGuard_ErrorTextHasNothingOfToolErrors(t *testing.T) {
 
 func TestGuard_NilToolErrorInTreeIsHarmless(t *testing.T) {
 	var none *toolhealth.ToolError
-	_, err := toolhealth.Call(t.Context(), guardOn(t, patient(t), nil), "a", plays(errors.Join(none, statusErr(404))).run)
+	_, err := toolhealth.Call(t.Context(), guardOn(t, patient(t), nil), "a", plays(errors.Join(none, statusErr(404))).Run)
 	assert.Equal(t, toolhealth.StopNonRetryable, toolError(t, err).Reason)
 }
 
@@ -110,7 +110,7 @@ func TestGuard_DetailsIsOneLine(t *testing.T) {
 		"joined lines": errors.Join(errBusy, errBroken),
 	} {
 		g := guardWithBackups(t, patient(t), nil, "b\nc")
-		_, failed := toolhealth.Call(t.Context(), g, "a", failing(err).run)
+		_, failed := toolhealth.Call(t.Context(), g, "a", failing(err).Run)
 		e := toolError(t, failed)
 		details := e.Details()
 		require.NotEmpty(t, details, name)
@@ -141,7 +141,7 @@ func TestGuard_IsolatedAndUnknownToolsLendNoWait(t *testing.T) {
 		}, "b", "unheard of")
 		failTimes(r, "a", 3)
 		require.True(t, r.Isolate("b", ""))
-		_, err := toolhealth.Call(t.Context(), g, "a", plays().run)
+		_, err := toolhealth.Call(t.Context(), g, "a", plays().Run)
 		e := toolError(t, err)
 		require.Len(t, e.Candidates, 3)
 		assert.Equal(t, 5*time.Minute, e.RetryAfter)
@@ -149,7 +149,7 @@ func TestGuard_IsolatedAndUnknownToolsLendNoWait(t *testing.T) {
 		assert.Equal(t, "tool temporarily unavailable: circuit breaker open; retry after 300s", err.Error())
 
 		r.Isolate("a", "")
-		_, err = toolhealth.Call(t.Context(), g, "a", plays().run)
+		_, err = toolhealth.Call(t.Context(), g, "a", plays().Run)
 		e = toolError(t, err)
 		assert.Equal(t, toolhealth.StopIsolated, e.Reason)
 		assert.Zero(t, e.RetryAfter)
@@ -199,7 +199,7 @@ func TestGuard_TimeoutIsReasonOnlyIfCallersTimeIsUp(t *testing.T) {
 		}
 		_, err := toolhealth.Call(t.Context(), g, "a", failing(toolhealth.WithVerdict(errBusy, toolhealth.Verdict{
 			Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindTimeout,
-		})).run)
+		})).Run)
 		assert.Equal(t, toolhealth.StopNonRetryable, toolError(t, err).Reason)
 	})
 }

@@ -51,8 +51,8 @@ func TestGuard_ErrorListsRefusalsAndSmallestWait(t *testing.T) {
 		r.Record("c", toolhealth.Verdict{Outcome: toolhealth.OutcomeThrottled, RetryAfter: 5 * time.Second}, 0)
 		tool := plays()
 		start := time.Now()
-		_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
-		assert.Zero(t, tool.runs())
+		_, err := toolhealth.Call(t.Context(), g, "a", tool.Run)
+		assert.Zero(t, tool.Runs())
 		assert.Zero(t, time.Since(start))
 		e := toolError(t, err)
 		assert.Equal(t, toolhealth.StopCircuitOpen, e.Reason, "the primary's")
@@ -81,10 +81,10 @@ func TestGuard_ErrorListsRefusalsAndSmallestWait(t *testing.T) {
 			assert.ErrorIs(t, err, sentinel)
 		}
 		r.Reset("d", "")
-		out, err := toolhealth.Call(t.Context(), g, "a", tool.run)
+		out, err := toolhealth.Call(t.Context(), g, "a", tool.Run)
 		require.NoError(t, err)
 		assert.Equal(t, "answer of d", out)
-		assert.Equal(t, []string{"d"}, tool.names)
+		assert.Equal(t, []string{"d"}, tool.Names)
 	})
 }
 
@@ -95,10 +95,10 @@ func TestGuard_RejectedRequestDoesNotFallBack(t *testing.T) {
 	} {
 		g := guardWithBackups(t, patient(t), nil, "b")
 		tool, partial := failing(answer), false
-		_, err := toolhealth.Call(t.Context(), g, "a", tool.run,
+		_, err := toolhealth.Call(t.Context(), g, "a", tool.Run,
 			toolhealth.Partial(func(context.Context, *toolhealth.ToolError) (string, error) { partial = true; return "", nil }))
 		assert.ErrorIs(t, err, answer, name)
-		assert.Equal(t, []string{"a"}, tool.names, name)
+		assert.Equal(t, []string{"a"}, tool.Names, name)
 		assert.False(t, partial, name)
 	}
 }
@@ -107,7 +107,7 @@ func TestGuard_RejectionBySubstituteTriesNext(t *testing.T) {
 	r := patient(t)
 	g := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 }, "b", "c")
 	tool := plays(errBusy, statusErr(400))
-	out, err := toolhealth.Call(t.Context(), g, "a", tool.run)
+	out, err := toolhealth.Call(t.Context(), g, "a", tool.Run)
 	require.NoError(t, err)
 	assert.Equal(t, "answer of c", out)
 	assert.Equal(t, uint64(1), healthOf(t, r, "b").Rejected)
@@ -136,21 +136,21 @@ func TestGuard_FallbackIsOneHop(t *testing.T) {
 	require.NoError(t, err)
 	g := guardOverGate(t, &toolhealth.Gate{Registry: patient(t), Router: router}, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 })
 	tool := failing(errBusy)
-	_, err = toolhealth.Call(t.Context(), g, "a", tool.run)
+	_, err = toolhealth.Call(t.Context(), g, "a", tool.Run)
 	require.Error(t, err)
-	assert.Equal(t, []string{"a", "b"}, tool.names)
+	assert.Equal(t, []string{"a", "b"}, tool.Names)
 }
 
 func TestGuard_WithoutFallback(t *testing.T) {
 	g := guardWithBackups(t, patient(t), func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 }, "b")
 	tool := failing(errBusy)
 	ctx := toolhealth.WithoutFallback(t.Context())
-	_, err := toolhealth.Call(ctx, g, "a", tool.run)
+	_, err := toolhealth.Call(ctx, g, "a", tool.Run)
 	assert.Len(t, toolError(t, err).Candidates, 1)
-	_, err = toolhealth.Call(ctx, g, "outer", func(ctx context.Context, _ string) (string, error) { return toolhealth.Call(ctx, g, "a", tool.run) })
+	_, err = toolhealth.Call(ctx, g, "outer", func(ctx context.Context, _ string) (string, error) { return toolhealth.Call(ctx, g, "a", tool.Run) })
 	require.Error(t, err)
-	assert.Equal(t, []string{"a", "a"}, tool.names, "inner calls obey it")
-	out, err := toolhealth.Call(ctx, g, "a", tool.run, toolhealth.Partial(func(context.Context, *toolhealth.ToolError) (string, error) { return "part", nil }))
+	assert.Equal(t, []string{"a", "a"}, tool.Names, "inner calls obey it")
+	out, err := toolhealth.Call(ctx, g, "a", tool.Run, toolhealth.Partial(func(context.Context, *toolhealth.ToolError) (string, error) { return "part", nil }))
 	assert.NoError(t, err, "a Partial handler still runs")
 	assert.Equal(t, "part", out)
 }
@@ -158,10 +158,10 @@ func TestGuard_WithoutFallback(t *testing.T) {
 func TestGuard_NoSubstituteRunsAfterAnswer(t *testing.T) {
 	g := guardWithBackups(t, patient(t), func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 }, "b", "c")
 	tool := plays(errBusy)
-	out, err := toolhealth.Call(t.Context(), g, "a", tool.run)
+	out, err := toolhealth.Call(t.Context(), g, "a", tool.Run)
 	require.NoError(t, err)
 	assert.Equal(t, "answer of b", out)
-	assert.Equal(t, []string{"a", "b"}, tool.names)
+	assert.Equal(t, []string{"a", "b"}, tool.Names)
 }
 
 func TestGuard_ToolWithRefusedDependencyFallsBack(t *testing.T) {
@@ -170,7 +170,7 @@ func TestGuard_ToolWithRefusedDependencyFallsBack(t *testing.T) {
 	failTimes(r, "needed", 3)
 	out, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, tool string) (string, error) {
 		if tool == "a" {
-			return toolhealth.Call(ctx, g, "needed", plays().run)
+			return toolhealth.Call(ctx, g, "needed", plays().Run)
 		}
 		return tool, nil
 	})
@@ -191,11 +191,11 @@ func TestGuard_SmallestWaitIsOfKnownWaits(t *testing.T) {
 			[]string{"b", "c", "d"}[:len(c.waits)-1]...)
 		tool := plays()
 		for _, wait := range c.waits {
-			tool.errs = append(tool.errs, toolhealth.WithVerdict(errBusy, toolhealth.Verdict{
+			tool.Errs = append(tool.Errs, toolhealth.WithVerdict(errBusy, toolhealth.Verdict{
 				Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindServerError, RetryAfter: wait,
 			}))
 		}
-		_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
+		_, err := toolhealth.Call(t.Context(), g, "a", tool.Run)
 		e := toolError(t, err)
 		require.Len(t, e.Candidates, len(c.waits))
 		assert.Equal(t, c.want, e.RetryAfter, "%v", c.waits)
@@ -207,7 +207,7 @@ func TestGuard_PartialHandlerHasCallersContext(t *testing.T) {
 	plain := context.WithValue(t.Context(), key{}, "the caller's")
 	informed, _ := toolhealth.WithCallInfo(plain)
 	for name, ctx := range map[string]context.Context{"plain": plain, "informed": informed} {
-		out, err := toolhealth.Call(ctx, guardOn(t, toolhealth.NewRegistry(), nil), "a", failing(io.EOF).run,
+		out, err := toolhealth.Call(ctx, guardOn(t, toolhealth.NewRegistry(), nil), "a", failing(io.EOF).Run,
 			toolhealth.Partial(func(ctx context.Context, _ *toolhealth.ToolError) (string, error) {
 				return ctx.Value(key{}).(string), nil
 			}))
@@ -221,13 +221,13 @@ func TestGuard_CallInfoSaysWhyOthersDidNotServe(t *testing.T) {
 	r := toolhealth.NewRegistry()
 	g := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 }, "b", "c", "d")
 	ctx, info := toolhealth.WithCallInfo(t.Context())
-	_, err := toolhealth.Call(ctx, g, "a", plays().run)
+	_, err := toolhealth.Call(ctx, g, "a", plays().Run)
 	require.NoError(t, err)
 	assert.Empty(t, info.Skipped)
 
 	failTimes(r, "a", 3)
 	require.True(t, r.Isolate("b", ""))
-	_, err = toolhealth.Call(ctx, g, "a", plays(errBusy).run)
+	_, err = toolhealth.Call(ctx, g, "a", plays(errBusy).Run)
 	require.NoError(t, err)
 	assert.Equal(t, "d", info.Served)
 	require.Len(t, info.Skipped, 3)
@@ -243,7 +243,7 @@ func TestGuard_CallInfoSaysWhyOthersDidNotServe(t *testing.T) {
 	assert.ErrorIs(t, info.Skipped[0].Err, toolhealth.ErrCircuitOpen)
 	assert.ErrorIs(t, info.Skipped[2].Err, errBusy)
 
-	_, err = toolhealth.Call(ctx, g, "a", failing(errBusy).run)
+	_, err = toolhealth.Call(ctx, g, "a", failing(errBusy).Run)
 	assert.Len(t, toolError(t, err).Candidates, 4)
 	assert.Empty(t, info.Skipped, "the error has them")
 }

@@ -52,7 +52,7 @@ func TestGuard_CallEndsWhenObserverOrHookEndsGoroutine(t *testing.T) {
 				done := make(chan any)
 				go func() {
 					defer func() { done <- recover() }()
-					_, _ = toolhealth.Call(context.Background(), g, "a", plays(answer).run)
+					_, _ = toolhealth.Call(context.Background(), g, "a", plays(answer).Run)
 				}()
 				assert.Nil(t, <-done)
 				h := healthOf(t, r, "a")
@@ -198,7 +198,7 @@ func TestGuard_AdmissionHookEndingGoroutineLeavesNoPermit(t *testing.T) {
 			_, _ = (&toolhealth.Gate{Registry: r}).Allow(ctx, "a")
 		},
 		"guard": func(ctx context.Context, r *toolhealth.Registry) {
-			_, _ = toolhealth.Call(ctx, guardOn(t, r, nil), "a", plays().run)
+			_, _ = toolhealth.Call(ctx, guardOn(t, r, nil), "a", plays().Run)
 		},
 	}
 	for name, ask := range ask {
@@ -228,7 +228,7 @@ func TestGuard_CallEndedByHookBeforeFirstAttemptFails(t *testing.T) {
 			c.Observe = func(_ context.Context, e toolhealth.Event) { heard = append(heard, e) }
 		})
 		ctx, info := toolhealth.WithCallInfo(t.Context())
-		endsGoroutine(func() { _, _ = toolhealth.Call(ctx, g, "a", plays().run) })
+		endsGoroutine(func() { _, _ = toolhealth.Call(ctx, g, "a", plays().Run) })
 		require.Len(t, heard, 1)
 		assert.True(t, heard[0].Final)
 		e := toolError(t, heard[0].Err)
@@ -251,7 +251,7 @@ func TestGuard_SubstituteHookEndingGoroutineEndsCall(t *testing.T) {
 			}
 		})
 		endsGoroutine(func() {
-			_, _ = toolhealth.Call(t.Context(), g, "a", failing(errBusy).run)
+			_, _ = toolhealth.Call(t.Context(), g, "a", failing(errBusy).Run)
 			t.Error("the hook has not ended the goroutine")
 		})
 		a, b := healthOf(t, r, "a"), healthOf(t, r, "b")
@@ -272,7 +272,7 @@ func TestGuard_GoexitBeforeRetryCostsNoToken(t *testing.T) {
 			}
 		}
 	})
-	endsGoroutine(func() { _, _ = toolhealth.Call(t.Context(), observed, "observed", failing(errBusy).run) })
+	endsGoroutine(func() { _, _ = toolhealth.Call(t.Context(), observed, "observed", failing(errBusy).Run) })
 	assert.Equal(t, uint64(0), healthOf(t, r, "observed").Guard.Retries)
 	assert.Equal(t, 10, retriesLeft(t, observed, "observed"))
 
@@ -420,7 +420,7 @@ func TestGuard_GoexitInStartTakesBackNothing(t *testing.T) {
 		return tool, nil
 	})
 	require.NoError(t, err)
-	endsGoroutine(func() { _, _ = toolhealth.Call(ended, g, "a", plays(errBusy).run) })
-	_, err = toolhealth.Call(ended, guardOn(t, r, side), "b", plays().run)
+	endsGoroutine(func() { _, _ = toolhealth.Call(ended, g, "a", plays(errBusy).Run) })
+	_, err = toolhealth.Call(ended, guardOn(t, r, side), "b", plays().Run)
 	assert.NoError(t, err)
 }

@@ -3,8 +3,6 @@ package guard_test
 import (
 	"context"
 	"errors"
-	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,20 +10,30 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhealth/toolhealth"
+	"github.com/toolhealth/toolhealth/internal/proof/setup"
+	"github.com/toolhealth/toolhealth/internal/proof/tooltest"
 )
 
-// registryWith returns a registry with the default configuration as changed by
-// change.
-func registryWith(t testing.TB, change func(*toolhealth.Config)) *toolhealth.Registry {
-	t.Helper()
-	c := toolhealth.DefaultConfig()
-	if change != nil {
-		change(&c)
-	}
-	r, err := toolhealth.NewRegistryWithConfig(c)
-	require.NoError(t, err)
-	return r
-}
+// What setup makes, by short names.
+var (
+	registryWith  = setup.Registry
+	failTimes     = setup.Fail
+	healthOf      = setup.Health
+	guardOn       = setup.Guard
+	guardOverGate = setup.GuardOver
+)
+
+// What tooltest has, by short names.
+type (
+	actor     = tooltest.Actor
+	statusErr = tooltest.StatusError
+)
+
+var (
+	plays         = tooltest.Plays
+	failing       = tooltest.Failing
+	endsGoroutine = tooltest.EndsGoroutine
+)
 
 // patient returns a registry whose breakers do not open, so that a test of retries
 // sees nothing but retries.
@@ -34,47 +42,10 @@ func patient(t testing.TB) *toolhealth.Registry {
 	return registryWith(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold = 1_000_000 })
 }
 
-// failTimes records n failures by name.
-func failTimes(r *toolhealth.Registry, tool string, n int) {
-	for range n {
-		r.RecordFailure(tool, time.Millisecond)
-	}
-}
-
-// healthOf returns the health of a tool, which must have an entry.
-func healthOf(t testing.TB, r *toolhealth.Registry, tool string) toolhealth.ToolHealth {
-	t.Helper()
-	h, ok := r.Health(tool)
-	require.True(t, ok, "no entry for %q", tool)
-	return h
-}
-
-// guardOn returns a guard on the registry with the default configuration as
-// changed by change. Waits have no jitter and attempts no time limit, so that a test
-// can predict them.
-func guardOn(t testing.TB, r *toolhealth.Registry, change func(*toolhealth.GuardConfig)) *toolhealth.Guard {
-	t.Helper()
-	return guardOverGate(t, &toolhealth.Gate{Registry: r}, change)
-}
-
-// guardOverGate is guardOn for a gate with a router or a classifier.
-func guardOverGate(t testing.TB, gate *toolhealth.Gate, change func(*toolhealth.GuardConfig)) *toolhealth.Guard {
-	t.Helper()
-	c := toolhealth.GuardConfig{Default: toolhealth.Policy{Jitter: toolhealth.Off, Timeout: toolhealth.Off}}
-	if change != nil {
-		change(&c)
-	}
-	g, err := toolhealth.NewGuard(gate, c)
-	require.NoError(t, err)
-	return g
-}
-
 // guardWithBackups is guardOn with substitutes for the tool "a".
 func guardWithBackups(t testing.TB, r *toolhealth.Registry, change func(*toolhealth.GuardConfig), substitutes ...string) *toolhealth.Guard {
 	t.Helper()
-	router, err := toolhealth.NewHealthRouter(map[string][]string{"a": substitutes})
-	require.NoError(t, err)
-	return guardOverGate(t, &toolhealth.Gate{Registry: r, Router: router}, change)
+	return guardOverGate(t, &toolhealth.Gate{Registry: r, Router: setup.Router(t, map[string][]string{"a": substitutes})}, change)
 }
 
 // bare returns p with every rule switched off that it does not set.
@@ -112,13 +83,6 @@ var (
 	hostExhausted = toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, Kind: toolhealth.KindNotDispatched, Retryable: true}
 )
 
-// statusErr is an error of an HTTP client: it has a status, and a text that is not
-// for the model.
-type statusErr int
-
-func (e statusErr) Error() string   { return "status " + strconv.Itoa(int(e)) + " from db-7.internal" }
-func (e statusErr) StatusCode() int { return int(e) }
-
 var (
 	errUnsent = toolhealth.WithVerdict(errors.New("refused by 10.0.0.7"), unreachable)
 	errBusy   = statusErr(503)
@@ -131,51 +95,6 @@ func throttledFor(wait time.Duration) error {
 	return toolhealth.WithVerdict(errors.New("429"), toolhealth.Verdict{
 		Outcome: toolhealth.OutcomeThrottled, Kind: toolhealth.KindRateLimited, Retryable: true, RetryAfter: wait,
 	})
-}
-
-// actor is a tool function that returns a list of errors, one a run, and succeeds
-// after them. It records when it ran and as which tool.
-type actor struct {
-	mu    sync.Mutex
-	errs  []error
-	times []time.Time
-	names []string
-}
-
-// plays returns an actor that returns these errors and then succeeds.
-func plays(errs ...error) *actor { return &actor{errs: errs} }
-
-// failing returns an actor that returns err in every run.
-func failing(err error) *actor {
-	a := plays()
-	for range 100 {
-		a.errs = append(a.errs, err)
-	}
-	return a
-}
-
-func (a *actor) run(_ context.Context, tool string) (string, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.times, a.names = append(a.times, time.Now()), append(a.names, tool)
-	if n := len(a.times); n <= len(a.errs) && a.errs[n-1] != nil {
-		return "", a.errs[n-1]
-	}
-	return "answer of " + tool, nil
-}
-
-func (a *actor) runs() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.times)
-}
-
-// gaps returns the times between the runs.
-func (a *actor) gaps() (gaps []time.Duration) {
-	for i := range a.times[1:] {
-		gaps = append(gaps, a.times[i+1].Sub(a.times[i]))
-	}
-	return gaps
 }
 
 // toolFunc is a tool function.
@@ -236,14 +155,4 @@ func giveTenths(g *toolhealth.Guard, tool string, n int) {
 	for range n {
 		g.Next(tool, 1, toolhealth.Verdict{})
 	}
-}
-
-// endsGoroutine runs f on a goroutine of its own, which f may end.
-func endsGoroutine(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	<-done
 }

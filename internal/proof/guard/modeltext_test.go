@@ -18,7 +18,7 @@ import (
 // failed returns the error of a guarded call of a tool that fails with err.
 func failed(t *testing.T, err error, change func(*toolhealth.GuardConfig)) error {
 	t.Helper()
-	_, err = toolhealth.Call(t.Context(), guardOn(t, patient(t), change), "a", failing(err).run)
+	_, err = toolhealth.Call(t.Context(), guardOn(t, patient(t), change), "a", failing(err).Run)
 	require.Error(t, err)
 	return err
 }
@@ -85,7 +85,7 @@ func TestModelText_RefusalIsSafe(t *testing.T) {
 	r := toolhealth.NewRegistry()
 	failTimes(r, "a", 3)
 	want := "tool temporarily unavailable: circuit breaker open; retry after 30s"
-	_, err := toolhealth.Call(t.Context(), guardOn(t, r, nil), "a", plays().run)
+	_, err := toolhealth.Call(t.Context(), guardOn(t, r, nil), "a", plays().Run)
 	assertModelText(t, want, true, err)
 	_, err = (&toolhealth.Gate{Registry: r}).Allow(t.Context(), "a")
 	assertModelText(t, want, true, err)
@@ -153,7 +153,7 @@ func TestToolError_CauseIsErrorBehindReason(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := toolhealth.Call(ctx, g, "a", plays().run)
+	_, err := toolhealth.Call(ctx, g, "a", plays().Run)
 	e = toolError(t, err)
 	assert.Equal(t, context.Canceled, e.Cause(), "there is no other")
 	assert.Equal(t, canceled, e.Verdict)

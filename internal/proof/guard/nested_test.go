@@ -31,7 +31,7 @@ func TestGuard_NestedCallSharesAdmissionThroughOtherContexts(t *testing.T) {
 	_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {
 		ctx, _ = toolhealth.WithCallInfo(context.WithoutCancel(ctx))
 		return toolhealth.Call(toolhealth.WithoutFallback(ctx), g, "between", func(ctx context.Context, _ string) (string, error) {
-			return toolhealth.Call(ctx, g, "a", plays().run)
+			return toolhealth.Call(ctx, g, "a", plays().Run)
 		})
 	})
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestGuard_TwentyNestedProbesCloseBreaker(t *testing.T) {
 			go func() {
 				_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {
 					time.Sleep(time.Second)
-					return toolhealth.Call(ctx, g, "a", plays().run)
+					return toolhealth.Call(ctx, g, "a", plays().Run)
 				})
 				done <- err
 			}()
@@ -93,7 +93,7 @@ func TestGuard_InnerRefusalIsNeutralForOuterTool(t *testing.T) {
 	failTimes(r, "in", 3)
 	for range 5 {
 		_, err := toolhealth.Call(t.Context(), g, "out", func(ctx context.Context, _ string) (string, error) {
-			return toolhealth.Call(ctx, g, "in", plays().run)
+			return toolhealth.Call(ctx, g, "in", plays().Run)
 		})
 		e := toolError(t, err)
 		assert.Equal(t, toolhealth.StopNonRetryable, e.Reason)
@@ -116,7 +116,7 @@ func TestGuard_InnerCallMayOutliveOuter(t *testing.T) {
 		_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {
 			go func() {
 				time.Sleep(time.Minute)
-				_, err := toolhealth.Call(ctx, g, "b", plays().run)
+				_, err := toolhealth.Call(ctx, g, "b", plays().Run)
 				late <- err
 			}()
 			return "", nil
@@ -130,11 +130,11 @@ func TestGuard_ReusedCallInfoStartsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, info := toolhealth.WithCallInfo(t.Context())
 		g := guardOn(t, patient(t), nil)
-		_, err := toolhealth.Call(ctx, g, "a", failing(errBusy).run)
+		_, err := toolhealth.Call(ctx, g, "a", failing(errBusy).Run)
 		require.Error(t, err)
 		require.Equal(t, toolhealth.StopRetryExhausted, info.Reason)
 		require.Len(t, info.Waits, 1)
-		_, err = toolhealth.Call(ctx, g, "b", plays().run)
+		_, err = toolhealth.Call(ctx, g, "b", plays().Run)
 		require.NoError(t, err)
 		assert.Equal(t, toolhealth.CallInfo{Requested: "b", Served: "b", Attempts: 1}, *info)
 	})
@@ -144,7 +144,7 @@ func TestGuard_CallInPartialHandlerWritesNoCallInfo(t *testing.T) {
 	g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 })
 	ctx, info := toolhealth.WithCallInfo(t.Context())
 	for range 2 { // the second call resets the info
-		_, err := toolhealth.Call(ctx, g, "a", failing(errors.New("boom")).run,
+		_, err := toolhealth.Call(ctx, g, "a", failing(errors.New("boom")).Run,
 			toolhealth.Partial(func(ctx context.Context, _ *toolhealth.ToolError) (string, error) {
 				return toolhealth.Call(ctx, g, "cache", func(context.Context, string) (string, error) { return "cached", nil })
 			}))

@@ -23,7 +23,7 @@ func TestGuard_ObserverHearsAttemptsAndEnd(t *testing.T) {
 	slowly := func(a *actor) func(context.Context, string) (string, error) {
 		return func(ctx context.Context, tool string) (string, error) {
 			time.Sleep(10 * ms)
-			return a.run(ctx, tool)
+			return a.Run(ctx, tool)
 		}
 	}
 	answered := func(served string, attempt int) toolhealth.Event {
@@ -136,7 +136,7 @@ func TestGuard_StartGivesEachAttemptItsContext(t *testing.T) {
 	g := guardWithBackups(t, patient(t), change, "b")
 	_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, tool string) (string, error) {
 		spans = append(spans, "run "+span(ctx))
-		_, err := toolhealth.Call(ctx, g, tool, plays().run) // rides: it is part of this attempt
+		_, err := toolhealth.Call(ctx, g, tool, plays().Run) // rides: it is part of this attempt
 		require.NoError(t, err)
 		if tool == "b" {
 			return "x", nil
@@ -151,7 +151,7 @@ func TestGuard_StartGivesEachAttemptItsContext(t *testing.T) {
 	spans = nil
 	g.Registry().Isolate("a", "")
 	g.Registry().Isolate("b", "")
-	_, err = toolhealth.Call(t.Context(), g, "a", plays().run)
+	_, err = toolhealth.Call(t.Context(), g, "a", plays().Run)
 	require.Error(t, err)
 	assert.Equal(t, []string{"final"}, spans, "a refused call has no attempt")
 }
@@ -188,7 +188,7 @@ func TestGuard_BadStartDoesNoHarm(t *testing.T) {
 			c.Start = start
 			c.Observe = func(ctx context.Context, _ toolhealth.Event) { heard++; assert.Equal(t, t.Context(), ctx, name) }
 		})
-		out, err := toolhealth.Call(t.Context(), g, "a", plays().run)
+		out, err := toolhealth.Call(t.Context(), g, "a", plays().Run)
 		require.NoError(t, err, name)
 		assert.Equal(t, "answer of a", out)
 		assert.Equal(t, 2, heard, name)
@@ -200,7 +200,7 @@ func TestGuard_BadStartDoesNoHarm(t *testing.T) {
 		c.Observe = func(context.Context, toolhealth.Event) { ended++ }
 	})
 	var done sync.WaitGroup
-	done.Go(func() { _, _ = toolhealth.Call(t.Context(), g, "a", plays().run) })
+	done.Go(func() { _, _ = toolhealth.Call(t.Context(), g, "a", plays().Run) })
 	done.Wait()
 	assert.Equal(t, 2, ended)
 	h := healthOf(t, r, "a")
@@ -215,7 +215,7 @@ func TestGuard_PanickingObserverIsIgnored(t *testing.T) {
 	g := guardOn(t, r, func(c *toolhealth.GuardConfig) {
 		c.Observe = func(context.Context, toolhealth.Event) { heard++; panic("in the observer") }
 	})
-	out, err := toolhealth.Call(t.Context(), g, "a", plays().run)
+	out, err := toolhealth.Call(t.Context(), g, "a", plays().Run)
 	require.NoError(t, err)
 	assert.Equal(t, "answer of a", out)
 	assert.Equal(t, 2, heard)
@@ -232,7 +232,7 @@ func TestGuard_CountsRunningCallsAndOldest(t *testing.T) {
 		time.Sleep(time.Second)
 		go func() { _, _ = toolhealth.Call(t.Context(), g, "a", obeys(10*time.Second)) }()
 		time.Sleep(4 * time.Second)
-		go func() { _, _ = toolhealth.Call(t.Context(), g, "a", plays(errBusy).run) }() // waits until 24s
+		go func() { _, _ = toolhealth.Call(t.Context(), g, "a", plays(errBusy).Run) }() // waits until 24s
 		synctest.Wait()
 		assert.Equal(t, toolhealth.GuardCounts{Calls: 2, Attempts: 2, InFlight: 2, Oldest: 4 * time.Second}, guard())
 		time.Sleep(7 * time.Second)
@@ -255,7 +255,7 @@ func TestGuard_SummaryGivesErrorAndRetryRates(t *testing.T) {
 			} else if i < 7 {
 				tool = failing(errBusy)
 			}
-			_, _ = toolhealth.Call(t.Context(), g, "a", tool.run)
+			_, _ = toolhealth.Call(t.Context(), g, "a", tool.Run)
 		}
 		text, err := json.Marshal(r.HealthSummary())
 		require.NoError(t, err)
@@ -275,7 +275,7 @@ func TestGuard_SummaryGivesErrorAndRetryRates(t *testing.T) {
 func TestGuard_PartialAnswerCountsAsFailed(t *testing.T) {
 	r := patient(t)
 	g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 })
-	_, err := toolhealth.Call(t.Context(), g, "a", failing(errBusy).run,
+	_, err := toolhealth.Call(t.Context(), g, "a", failing(errBusy).Run,
 		toolhealth.Partial(func(context.Context, *toolhealth.ToolError) (string, error) { return "part", nil }))
 	require.NoError(t, err)
 	assert.Equal(t, toolhealth.GuardCounts{Calls: 1, Failed: 1, Attempts: 1}, healthOf(t, r, "a").Guard)
@@ -286,7 +286,7 @@ func TestGuard_ToolTrackedFromRetryIsCountedFromThere(t *testing.T) {
 		r := registryWith(t, func(c *toolhealth.Config) { c.MaxTools = 1 })
 		require.NoError(t, r.Register("kept", toolhealth.ToolOptions{}))
 		time.AfterFunc(50*time.Millisecond, func() { r.Remove("kept") })
-		_, err := toolhealth.Call(t.Context(), guardOn(t, r, nil), "a", plays(errBusy).run)
+		_, err := toolhealth.Call(t.Context(), guardOn(t, r, nil), "a", plays(errBusy).Run)
 		require.NoError(t, err)
 		counts := healthOf(t, r, "a").Guard
 		assert.Equal(t, uint64(1), counts.Calls)
@@ -297,7 +297,7 @@ func TestGuard_ToolTrackedFromRetryIsCountedFromThere(t *testing.T) {
 func TestGuard_RejectedAndCanceledCallsAreNotFailed(t *testing.T) {
 	r := patient(t)
 	g := guardOn(t, r, nil)
-	_, err := toolhealth.Call(t.Context(), g, "a", failing(toolhealth.WithVerdict(errBusy, invalid)).run)
+	_, err := toolhealth.Call(t.Context(), g, "a", failing(toolhealth.WithVerdict(errBusy, invalid)).Run)
 	require.Error(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err = toolhealth.Call(ctx, g, "a", func(context.Context, string) (string, error) {

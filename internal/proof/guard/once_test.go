@@ -85,11 +85,11 @@ func TestGuard_WhatSurelyDidNotActInsideIsRepeated(t *testing.T) {
 		payments := plays(errUnsent, errUnsent)
 		_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {
 			return toolhealth.Call(ctx, g, "between", func(ctx context.Context, _ string) (string, error) {
-				return toolhealth.Call(ctx, g, "pay", payments.run)
+				return toolhealth.Call(ctx, g, "pay", payments.Run)
 			})
 		})
 		require.NoError(t, err)
-		assert.Equal(t, 3, payments.runs())
+		assert.Equal(t, 3, payments.Runs())
 	})
 }
 
@@ -105,12 +105,12 @@ func TestGuard_UnsentCallInsideDoesNotOutweighOneThatMayHaveActed(t *testing.T) 
 			g := workflows(t, func(c *toolhealth.GuardConfig) { c.Tools["notify"] = c.Tools["pay"] })
 			payments, notes := failing(errBusy), failing(errUnsent)
 			_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, _ string) (string, error) {
-				_, acted := toolhealth.Call(ctx, g, "pay", payments.run)
-				_, unsent := toolhealth.Call(ctx, g, "notify", notes.run)
+				_, acted := toolhealth.Call(ctx, g, "pay", payments.Run)
+				_, unsent := toolhealth.Call(ctx, g, "notify", notes.Run)
 				return "", choose(acted, unsent)
 			})
 			e := toolError(t, err)
-			assert.Equal(t, 1, payments.runs(), name)
+			assert.Equal(t, 1, payments.Runs(), name)
 			assert.Equal(t, toolhealth.StopOutcomeUnknown, e.Reason, name)
 			assert.Len(t, e.Candidates, 1, name)
 		})
@@ -126,13 +126,13 @@ func TestGuard_OneUnsentLeafDoesNotMakeAttemptUnsent(t *testing.T) {
 		"joined": func(context.Context, string) (string, error) { return "", errors.Join(reset, refused) },
 		"of a call and its substitute": func(ctx context.Context, _ string) (string, error) {
 			inner := guardWithBackups(t, patient(t), func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 }, "b")
-			return toolhealth.Call(ctx, inner, "a", plays(reset, refused).run)
+			return toolhealth.Call(ctx, inner, "a", plays(reset, refused).Run)
 		},
 		"of a call whose substitute is isolated": func(ctx context.Context, _ string) (string, error) {
 			r := patient(t)
 			r.Isolate("b", "")
 			inner := guardWithBackups(t, r, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 }, "b")
-			return toolhealth.Call(ctx, inner, "a", plays(reset).run)
+			return toolhealth.Call(ctx, inner, "a", plays(reset).Run)
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -156,13 +156,13 @@ func TestGuard_SideEffectsReachOutwardsThroughAnotherGuard(t *testing.T) {
 			payments := plays()
 			_, err := toolhealth.Call(t.Context(), outer, "a", func(ctx context.Context, _ string) (string, error) {
 				ctx = toolhealth.WithoutFallback(context.WithoutCancel(ctx))
-				if _, err := toolhealth.Call(ctx, inner, "pay", payments.run); err != nil {
+				if _, err := toolhealth.Call(ctx, inner, "pay", payments.Run); err != nil {
 					return "", err
 				}
 				return "", errBusy
 			})
 			assert.Equal(t, toolhealth.StopOutcomeUnknown, toolError(t, err).Reason, name)
-			assert.Equal(t, 1, payments.runs(), name)
+			assert.Equal(t, 1, payments.Runs(), name)
 		})
 	}
 }
@@ -192,7 +192,7 @@ func TestGuard_LeftAttemptThatIsActingIsNotRepeated(t *testing.T) {
 func TestGuard_RefusalFurtherInDoesNotMakeOuterAttemptUnsent(t *testing.T) {
 	for name, inner := range map[string]func(ctx context.Context, g *toolhealth.Guard, gate *toolhealth.Gate) error{
 		"by a guard": func(ctx context.Context, g *toolhealth.Guard, _ *toolhealth.Gate) error {
-			_, err := toolhealth.Call(ctx, g, "log", plays().run)
+			_, err := toolhealth.Call(ctx, g, "log", plays().Run)
 			return err
 		},
 		"by a gate": func(ctx context.Context, _ *toolhealth.Guard, gate *toolhealth.Gate) error {
@@ -239,11 +239,11 @@ func TestGuard_ChainOfSubstitutesActsOnce(t *testing.T) {
 		}, "b", "c")
 		tool := plays(c.errs...)
 		partial := false
-		_, err := toolhealth.Call(t.Context(), g, "a", tool.run, toolhealth.Partial(func(_ context.Context, e *toolhealth.ToolError) (string, error) {
+		_, err := toolhealth.Call(t.Context(), g, "a", tool.Run, toolhealth.Partial(func(_ context.Context, e *toolhealth.ToolError) (string, error) {
 			partial = true
 			return "", e
 		}))
-		assert.Equal(t, c.ran, tool.names, c.name)
+		assert.Equal(t, c.ran, tool.Names, c.name)
 		if c.reason == toolhealth.StopNone {
 			assert.NoError(t, err, c.name)
 			continue
@@ -267,12 +267,12 @@ func TestGuard_SubstituteOfToolWithSideEffectsReachesOutwards(t *testing.T) {
 		r.Isolate("sms", "")
 		sent := plays()
 		_, err = toolhealth.Call(t.Context(), g, "workflow", func(ctx context.Context, _ string) (string, error) {
-			if _, err := toolhealth.Call(ctx, g, "sms", sent.run); err != nil {
+			if _, err := toolhealth.Call(ctx, g, "sms", sent.Run); err != nil {
 				return "", err
 			}
 			return "", errBusy
 		})
-		assert.Equal(t, []string{"push"}, sent.names)
+		assert.Equal(t, []string{"push"}, sent.Names)
 		assert.Equal(t, toolhealth.StopOutcomeUnknown, toolError(t, err).Reason)
 	})
 }

@@ -43,7 +43,7 @@ func TestGate_ChoosesAsResolveOfferAndGuardDo(t *testing.T) {
 					continue
 				}
 				ctx, info := toolhealth.WithCallInfo(t.Context())
-				_, err := toolhealth.Call(ctx, g, "a", plays().run)
+				_, err := toolhealth.Call(ctx, g, "a", plays().Run)
 				require.Equal(t, available, err == nil, "seed %d", seed)
 				if err == nil {
 					require.Equal(t, want, info.Served, "seed %d", seed)
@@ -89,11 +89,11 @@ func TestGuard_FalteringSubstitutesComeLast(t *testing.T) {
 	r.Isolate("a", "")
 	order := func() []string {
 		tool := failing(statusErr(422)) // counts against none of them
-		_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
+		_, err := toolhealth.Call(t.Context(), g, "a", tool.Run)
 		require.Error(t, err)
 		first, _ := router.Resolve("a", r)
-		require.Equal(t, tool.names[0], first)
-		return tool.names
+		require.Equal(t, tool.Names[0], first)
+		return tool.Names
 	}
 	assert.Equal(t, []string{"b", "c", "d"}, order())
 	failTimes(r, "b", 2)
@@ -101,9 +101,9 @@ func TestGuard_FalteringSubstitutesComeLast(t *testing.T) {
 	first, _ := router.Resolve("a", r)
 	assert.Equal(t, "d", first)
 	tool := failing(statusErr(422))
-	_, err = toolhealth.Call(t.Context(), g, "a", tool.run)
+	_, err = toolhealth.Call(t.Context(), g, "a", tool.Run)
 	require.Error(t, err)
-	assert.Equal(t, []string{"d", "b", "c"}, tool.names)
+	assert.Equal(t, []string{"d", "b", "c"}, tool.Names)
 	assert.Equal(t, []string{"b", "c", "d"}, order(), "a rejection ends the streak")
 	failTimes(r, "b", 1)
 	failTimes(r, "b", 1)

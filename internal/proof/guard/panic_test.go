@@ -36,7 +36,7 @@ func TestGuard_PanicInProbeReopens(t *testing.T) {
 		require.Error(t, err)
 		assert.Equal(t, toolhealth.StateOpen, healthOf(t, r, "a").State)
 		time.Sleep(30 * time.Second)
-		_, err = toolhealth.Call(t.Context(), g, "a", plays().run)
+		_, err = toolhealth.Call(t.Context(), g, "a", plays().Run)
 		assert.NoError(t, err)
 	})
 }

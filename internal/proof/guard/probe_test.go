@@ -18,26 +18,26 @@ func TestGuard_WithoutProbe(t *testing.T) {
 		r := toolhealth.NewRegistry()
 		g := guardOn(t, r, nil)
 		ctx := toolhealth.WithoutProbe(t.Context())
-		_, err := toolhealth.Call(ctx, g, "a", plays().run)
+		_, err := toolhealth.Call(ctx, g, "a", plays().Run)
 		require.NoError(t, err, "a tool that is closed, and not known yet")
 		failTimes(r, "a", 3)
 		time.Sleep(30 * time.Second)
 
 		payment := plays()
 		for range 2 {
-			_, err = toolhealth.Call(ctx, g, "a", payment.run)
+			_, err = toolhealth.Call(ctx, g, "a", payment.Run)
 			e := toolError(t, err)
 			assert.Equal(t, toolhealth.StopCircuitOpen, e.Reason)
 			assert.Positive(t, e.RetryAfter)
 		}
-		assert.Zero(t, payment.runs())
+		assert.Zero(t, payment.Runs())
 		assert.True(t, healthOf(t, r, "a").ProbeDue, "the probe is another call's")
 
-		_, err = toolhealth.Call(t.Context(), g, "a", plays().run)
+		_, err = toolhealth.Call(t.Context(), g, "a", plays().Run)
 		require.NoError(t, err)
-		_, err = toolhealth.Call(ctx, g, "a", payment.run)
+		_, err = toolhealth.Call(ctx, g, "a", payment.Run)
 		require.NoError(t, err)
-		assert.Equal(t, 1, payment.runs())
+		assert.Equal(t, 1, payment.Runs())
 	})
 }
 
@@ -49,14 +49,14 @@ func TestGuard_WithoutProbeHoldsForSubstitutesRetriesAndCallsInside(t *testing.T
 		r.Isolate("a", "")
 		time.Sleep(30 * time.Second)
 		tool := plays()
-		out, err := toolhealth.Call(toolhealth.WithoutProbe(t.Context()), g, "a", tool.run)
+		out, err := toolhealth.Call(toolhealth.WithoutProbe(t.Context()), g, "a", tool.Run)
 		require.NoError(t, err)
 		assert.Equal(t, "answer of c", out)
 		assert.True(t, healthOf(t, r, "b").ProbeDue)
 
 		_, err = toolhealth.Call(toolhealth.WithoutProbe(t.Context()), g, "outer", func(ctx context.Context, _ string) (string, error) {
 			ctx, _ = toolhealth.WithCallInfo(ctx)
-			return toolhealth.Call(ctx, g, "b", tool.run)
+			return toolhealth.Call(ctx, g, "b", tool.Run)
 		})
 		assert.ErrorIs(t, err, toolhealth.ErrCircuitOpen)
 		assert.True(t, healthOf(t, r, "b").ProbeDue)

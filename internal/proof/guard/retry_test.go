@@ -22,9 +22,9 @@ func TestGuard_JitterShortensWaitByItsShare(t *testing.T) {
 			seen := make(map[time.Duration]bool)
 			for range 200 {
 				tool := plays(errBusy)
-				_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
+				_, err := toolhealth.Call(t.Context(), g, "a", tool.Run)
 				require.NoError(t, err)
-				wait := tool.gaps()[0]
+				wait := tool.Gaps()[0]
 				require.LessOrEqual(t, wait, 100*time.Millisecond)
 				require.GreaterOrEqual(t, wait, time.Duration((1-jitter)*float64(100*time.Millisecond)))
 				seen[wait] = true
@@ -39,9 +39,9 @@ func TestGuard_JitterDoesNotShortenStatedWait(t *testing.T) {
 		g := guardOn(t, patient(t), func(c *toolhealth.GuardConfig) { c.Default.Jitter, c.Default.RetryBudget = 1, toolhealth.Off })
 		for range 50 {
 			tool := plays(throttledFor(12 * time.Second))
-			_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
+			_, err := toolhealth.Call(t.Context(), g, "a", tool.Run)
 			require.NoError(t, err)
-			wait := tool.gaps()[0]
+			wait := tool.Gaps()[0]
 			require.GreaterOrEqual(t, wait, 12*time.Second)
 			require.Less(t, wait, 12*time.Second+100*time.Millisecond, "the back-off is the jitter")
 		}
@@ -54,9 +54,9 @@ func TestGuard_NonPositiveStatedWaitIsIgnored(t *testing.T) {
 			c.Default.MaxAttempts, c.Default.BackoffBase = 4, time.Second
 		})
 		tool := plays(throttledFor(-5*time.Second), throttledFor(-1), throttledFor(0))
-		_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
+		_, err := toolhealth.Call(t.Context(), g, "a", tool.Run)
 		require.NoError(t, err)
-		assert.Equal(t, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}, tool.gaps())
+		assert.Equal(t, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}, tool.Gaps())
 	})
 }
 
@@ -91,8 +91,8 @@ func TestGuard_WaitThatDoesNotFitStopsAtOnce(t *testing.T) {
 				}
 				g := guardOn(t, patient(t), func(gc *toolhealth.GuardConfig) { gc.Default.MaxWait = c.maxWait })
 				tool, start := plays(c.err), time.Now()
-				_, err := toolhealth.Call(ctx, g, "a", tool.run)
-				assert.Equal(t, c.runs, tool.runs())
+				_, err := toolhealth.Call(ctx, g, "a", tool.Run)
+				assert.Equal(t, c.runs, tool.Runs())
 				if c.reason == toolhealth.StopNone {
 					require.NoError(t, err)
 					return
@@ -115,7 +115,7 @@ func TestGuard_CanceledContextRunsNothing(t *testing.T) {
 		cancel()
 		tool := plays()
 		for range 5 {
-			_, err := toolhealth.Call(ctx, g, "a", tool.run)
+			_, err := toolhealth.Call(ctx, g, "a", tool.Run)
 			e := toolError(t, err)
 			assert.Equal(t, toolhealth.StopCanceled, e.Reason)
 			assert.Zero(t, e.Attempts)
@@ -126,11 +126,11 @@ func TestGuard_CanceledContextRunsNothing(t *testing.T) {
 		failTimes(r, "a", 3)
 		time.Sleep(30 * time.Second) // a probe is due
 		before := healthOf(t, r, "a")
-		_, err := toolhealth.Call(ctx, g, "a", tool.run)
+		_, err := toolhealth.Call(ctx, g, "a", tool.Run)
 		require.Error(t, err)
 		assert.Equal(t, before, healthOf(t, r, "a"))
-		assert.Zero(t, tool.runs())
-		_, err = toolhealth.Call(t.Context(), g, "a", tool.run)
+		assert.Zero(t, tool.Runs())
+		_, err = toolhealth.Call(t.Context(), g, "a", tool.Run)
 		require.NoError(t, err, "the canceled call took the probe")
 		assert.Equal(t, toolhealth.StateClosed, healthOf(t, r, "a").State)
 	})
@@ -143,9 +143,9 @@ func TestGuard_MaxAttemptsIsTotal(t *testing.T) {
 				c.Default = bare(toolhealth.Policy{MaxAttempts: attempts, RetryBudget: 49})
 			})
 			tool := failing(errBusy)
-			_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
+			_, err := toolhealth.Call(t.Context(), g, "a", tool.Run)
 			assert.Equal(t, want, toolError(t, err).Attempts)
-			assert.Equal(t, want, tool.runs())
+			assert.Equal(t, want, tool.Runs())
 		})
 	}
 }
@@ -154,8 +154,8 @@ func TestGuard_NonRetryableErrorIsNotRetried(t *testing.T) {
 	for _, status := range []int{400, 401, 403, 404, 405, 410, 413, 422, 501, 505} {
 		r := patient(t)
 		tool := failing(statusErr(status))
-		_, err := toolhealth.Call(t.Context(), guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 5 }), "a", tool.run)
-		assert.Equal(t, 1, tool.runs(), "status %d", status)
+		_, err := toolhealth.Call(t.Context(), guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 5 }), "a", tool.Run)
+		assert.Equal(t, 1, tool.Runs(), "status %d", status)
 		assert.Equal(t, toolhealth.StopNonRetryable, toolError(t, err).Reason)
 		var own statusErr
 		assert.ErrorAs(t, err, &own)
@@ -169,9 +169,9 @@ func TestGuard_ThrottledProbeIsRetried(t *testing.T) {
 		failTimes(r, "a", 3)
 		time.Sleep(30 * time.Second)
 		tool := plays(throttledFor(5 * time.Second))
-		_, err := toolhealth.Call(t.Context(), guardOn(t, r, nil), "a", tool.run)
+		_, err := toolhealth.Call(t.Context(), guardOn(t, r, nil), "a", tool.Run)
 		require.NoError(t, err)
-		assert.Equal(t, []time.Duration{5 * time.Second}, tool.gaps())
+		assert.Equal(t, []time.Duration{5 * time.Second}, tool.Gaps())
 		assert.Equal(t, toolhealth.StateClosed, healthOf(t, r, "a").State)
 	})
 }
@@ -181,9 +181,9 @@ func TestGuard_UntrackedToolIsRetried(t *testing.T) {
 		r := registryWith(t, func(c *toolhealth.Config) { c.MaxTools = 1 })
 		require.NoError(t, r.Register("kept", toolhealth.ToolOptions{}))
 		tool := plays(errBusy)
-		_, err := toolhealth.Call(t.Context(), guardOn(t, r, nil), "a", tool.run)
+		_, err := toolhealth.Call(t.Context(), guardOn(t, r, nil), "a", tool.Run)
 		require.NoError(t, err)
-		assert.Equal(t, 2, tool.runs())
+		assert.Equal(t, 2, tool.Runs())
 		assert.Equal(t, 1, r.Len())
 		assert.Equal(t, uint64(2), r.HealthSummary().Untracked)
 	})
@@ -195,14 +195,14 @@ func TestGuard_UnknownToolIsRefusedWithoutTrace(t *testing.T) {
 	g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 3 })
 	tool := plays()
 	for i := range 1000 {
-		_, err := toolhealth.Call(t.Context(), g, fmt.Sprintf("web-searchh-%d", i%7), tool.run)
+		_, err := toolhealth.Call(t.Context(), g, fmt.Sprintf("web-searchh-%d", i%7), tool.Run)
 		e := toolError(t, err)
 		require.Equal(t, toolhealth.StopUnknownTool, e.Reason)
 		require.ErrorIs(t, err, toolhealth.ErrUnknownTool)
 		require.Equal(t, "unknown tool", err.Error())
 		require.Zero(t, e.RetryAfter, "waiting does not help")
 	}
-	assert.Zero(t, tool.runs())
+	assert.Zero(t, tool.Runs())
 	assert.Equal(t, 1, r.Len())
 	assert.Zero(t, healthOf(t, r, "search").Guard)
 }
@@ -257,7 +257,7 @@ func TestGuard_StatedWaitIsReportedForEveryReason(t *testing.T) {
 			Outcome: toolhealth.OutcomeThrottled, Kind: toolhealth.KindRateLimited, Retryable: true, RetryAfter: 7 * time.Second,
 		}), name)
 		r.Reset("a", "")
-		_, err := toolhealth.Call(t.Context(), g, "a", failing(wait).run)
+		_, err := toolhealth.Call(t.Context(), g, "a", failing(wait).Run)
 		e := toolError(t, err)
 		assert.Equal(t, c.reason, e.Reason, name)
 		assert.Equal(t, 7*time.Second, e.RetryAfter, name)
@@ -287,12 +287,12 @@ func TestGuard_FailureDuringAnotherProbeStops(t *testing.T) {
 			failTimes(r, "a", 3)
 			time.Sleep(30 * time.Second)
 			require.True(t, r.AllowRequest("a")) // the probe belongs to another caller
-			return tool.run(ctx, name)
+			return tool.Run(ctx, name)
 		})
 		e := toolError(t, err)
 		assert.Equal(t, toolhealth.StopCircuitOpen, e.Reason, "the breaker has not closed since it opened")
 		assert.Equal(t, time.Minute, e.RetryAfter, "the lease and a cooldown")
-		assert.Equal(t, 1, tool.runs())
+		assert.Equal(t, 1, tool.Runs())
 	})
 }
 
@@ -327,7 +327,7 @@ func TestGuard_WaitThatDoesNotFitIsRateLimitedOnlyIfStated(t *testing.T) {
 			gc.Observe = func(_ context.Context, e toolhealth.Event) { events = append(events, e) }
 		})
 		ctx := deadlineContext{t.Context(), c.deadline}
-		_, err := toolhealth.Call(ctx, g, "a", failing(toolhealth.WithVerdict(errBusy, v)).run)
+		_, err := toolhealth.Call(ctx, g, "a", failing(toolhealth.WithVerdict(errBusy, v)).Run)
 		require.Error(t, err)
 		assert.Equal(t, c.reason, events[0].Reason, "%+v", c)
 		assert.Equal(t, c.wait, events[0].Wait, "%+v", c)
@@ -343,10 +343,10 @@ func TestGuard_LeastTimeoutAndBackoffCount(t *testing.T) {
 		_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, name string) (string, error) {
 			_, limited := ctx.Deadline()
 			assert.True(t, limited)
-			return tool.run(ctx, name)
+			return tool.Run(ctx, name)
 		})
 		require.NoError(t, err)
-		assert.Equal(t, []time.Duration{1}, tool.gaps())
+		assert.Equal(t, []time.Duration{1}, tool.Gaps())
 	})
 }
 
@@ -355,7 +355,7 @@ func TestGuard_StatedWaitIsAtMostMaxOpenDuration(t *testing.T) {
 		r := registryWith(t, func(c *toolhealth.Config) { c.Breaker.MaxOpenDuration = time.Minute })
 		g := guardOn(t, r, nil)
 		limited := toolhealth.Verdict{Outcome: toolhealth.OutcomeThrottled, Kind: toolhealth.KindRateLimited, Retryable: true, RetryAfter: 24 * time.Hour}
-		_, err := toolhealth.Call(t.Context(), g, "a", failing(toolhealth.WithVerdict(errBusy, limited)).run)
+		_, err := toolhealth.Call(t.Context(), g, "a", failing(toolhealth.WithVerdict(errBusy, limited)).Run)
 		assert.Equal(t, time.Minute, toolError(t, err).RetryAfter)
 		assert.Equal(t, time.Minute, g.Next("b", 1, limited).Wait)
 	})

@@ -33,22 +33,22 @@ func TestGuard_CallOutlivingAttemptIsAdmittedForItself(t *testing.T) {
 					return "", end(ctx)
 				})
 				ended := <-ctxs
-				_, err := toolhealth.Call(ended, g, "a", plays().run)
+				_, err := toolhealth.Call(ended, g, "a", plays().Run)
 				assert.Equal(t, toolhealth.StopCanceled, toolError(t, err).Reason, "the ctx ends with its attempt")
 
 				before := healthOf(t, r, "a")
 				late := context.WithoutCancel(ended)
 				tool := plays(errBusy, errBusy)
-				_, err = toolhealth.Call(late, g, "a", tool.run)
+				_, err = toolhealth.Call(late, g, "a", tool.Run)
 				require.NoError(t, err)
-				assert.Equal(t, 3, tool.runs(), "no call further out retries for it")
+				assert.Equal(t, 3, tool.Runs(), "no call further out retries for it")
 				after := healthOf(t, r, "a")
 				assert.Equal(t, before.Guard.Calls+1, after.Guard.Calls)
 				assert.Equal(t, before.Failures+2, after.Failures)
 				assert.Equal(t, before.Successes+1, after.Successes)
 
 				r.Isolate("a", "")
-				_, err = toolhealth.Call(late, g, "a", plays().run)
+				_, err = toolhealth.Call(late, g, "a", plays().Run)
 				assert.ErrorIs(t, err, toolhealth.ErrIsolated)
 				time.Sleep(time.Hour) // until the attempt that was left has ended
 			})
@@ -66,18 +66,18 @@ func TestGuard_CallSharesNoAdmissionOfAnotherRegistry(t *testing.T) {
 		})
 		return err
 	}
-	require.NoError(t, call(plays().run))
+	require.NoError(t, call(plays().Run))
 	assert.EqualValues(t, 1, healthOf(t, mine, "a").Successes)
 	assert.EqualValues(t, 1, healthOf(t, other, "a").Successes)
 
 	mine.Isolate("a", "")
 	ran := plays()
-	assert.ErrorIs(t, call(ran.run), toolhealth.ErrIsolated)
-	assert.Zero(t, ran.runs())
+	assert.ErrorIs(t, call(ran.Run), toolhealth.ErrIsolated)
+	assert.Zero(t, ran.Runs())
 	mine.Reset("a", "")
 
 	require.NoError(t, call(func(ctx context.Context, _ string) (string, error) { // and back again
-		return toolhealth.Call(ctx, outer, "a", plays().run)
+		return toolhealth.Call(ctx, outer, "a", plays().Run)
 	}), "the outermost attempt is still running")
 	assert.EqualValues(t, 2, healthOf(t, mine, "a").Successes)
 	assert.EqualValues(t, 2, healthOf(t, other, "a").Successes, "the innermost call is part of the outermost")
@@ -90,10 +90,10 @@ func TestGuard_SubstituteRunningInAnotherRegistryMayServe(t *testing.T) {
 	g := guardWithBackups(t, patient(t), func(c *toolhealth.GuardConfig) { c.Default.MaxAttempts = 1 }, "b")
 	tool := plays(errBusy)
 	_, err := toolhealth.Call(t.Context(), other, "b", func(ctx context.Context, _ string) (string, error) {
-		return toolhealth.Call(ctx, g, "a", tool.run)
+		return toolhealth.Call(ctx, g, "a", tool.Run)
 	})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"a", "b"}, tool.names)
+	assert.Equal(t, []string{"a", "b"}, tool.Names)
 }
 
 func TestGuard_ContextEndsWithAttempt(t *testing.T) {

@@ -40,12 +40,12 @@ func TestGuard_SideEffectsRepeatOnlyWhatNeverRan(t *testing.T) {
 				a, b := failing(c.err), plays()
 				_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, tool string) (string, error) {
 					if tool == "b" {
-						return b.run(ctx, tool)
+						return b.Run(ctx, tool)
 					}
-					return a.run(ctx, tool)
+					return a.Run(ctx, tool)
 				})
-				assert.Equal(t, c.runs, a.runs())
-				assert.Equal(t, c.backup, b.runs() == 1)
+				assert.Equal(t, c.runs, a.Runs())
+				assert.Equal(t, c.backup, b.Runs() == 1)
 				assert.Equal(t, c.failure, healthOf(t, r, "a").Failures)
 				if c.backup {
 					require.NoError(t, err)
@@ -66,9 +66,9 @@ func TestGuard_SubstituteThatMayHaveActedEndsCall(t *testing.T) {
 	r.RecordSuccess("a", 0)
 	r.Isolate("a", "")
 	tool := failing(errBusy)
-	_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
+	_, err := toolhealth.Call(t.Context(), g, "a", tool.Run)
 	e := toolError(t, err)
-	assert.Equal(t, []string{"b"}, tool.names)
+	assert.Equal(t, []string{"b"}, tool.Names)
 	assert.Equal(t, toolhealth.StopOutcomeUnknown, e.Reason, "an unknown outcome outweighs the isolation of a")
 	assert.Equal(t, toolhealth.KindServerError, e.Verdict.Kind)
 	assert.Equal(t, "b", e.Candidates[1].Tool)
@@ -85,14 +85,14 @@ func TestGuard_OuterCallDoesNotRepeatInnerUnknownOutcome(t *testing.T) {
 		}, "b")
 		mails := failing(errBusy)
 		workflow := func(ctx context.Context, _ string) (string, error) {
-			out, err := toolhealth.Call(ctx, g, "send_mail", mails.run)
+			out, err := toolhealth.Call(ctx, g, "send_mail", mails.Run)
 			if err != nil {
 				return "", errors.Join(errors.New("the second step failed"), err)
 			}
 			return out, nil
 		}
 		_, err := toolhealth.Call(t.Context(), g, "a", workflow)
-		assert.Equal(t, 1, mails.runs())
+		assert.Equal(t, 1, mails.Runs())
 		assert.Equal(t, toolhealth.StopOutcomeUnknown, toolError(t, err).Reason)
 		_, tried := r.Health("b")
 		assert.False(t, tried)
@@ -100,7 +100,7 @@ func TestGuard_OuterCallDoesNotRepeatInnerUnknownOutcome(t *testing.T) {
 		mails = plays(errUnsent, errUnsent)
 		_, err = toolhealth.Call(t.Context(), g, "a", workflow)
 		require.NoError(t, err, "a request that was not sent can be repeated")
-		assert.Equal(t, 3, mails.runs())
+		assert.Equal(t, 3, mails.Runs())
 	})
 }
 
@@ -111,9 +111,9 @@ func TestGuard_OuterCallHeedsInnerUnknownOutcomeWithoutItsContext(t *testing.T) 
 	})
 	mails := failing(errBusy)
 	_, err := toolhealth.Call(t.Context(), g, "a", func(context.Context, string) (string, error) {
-		return toolhealth.Call(context.Background(), g, "send_mail", mails.run)
+		return toolhealth.Call(context.Background(), g, "send_mail", mails.Run)
 	})
-	assert.Equal(t, 1, mails.runs())
+	assert.Equal(t, 1, mails.Runs())
 	assert.Equal(t, toolhealth.StopOutcomeUnknown, toolError(t, err).Reason)
 }
 
@@ -127,18 +127,18 @@ func TestGuard_CallInAttemptThatWasGivenUpIsCanceled(t *testing.T) {
 		mails, late := plays(), make(chan error, 1)
 		outer := plays(errBusy)
 		_, err := toolhealth.Call(t.Context(), g, "a", func(ctx context.Context, tool string) (string, error) {
-			if outer.runs() == 0 {
+			if outer.Runs() == 0 {
 				go func() {
 					time.Sleep(time.Second)
-					_, err := toolhealth.Call(context.WithoutCancel(ctx), g, "send_mail", mails.run)
+					_, err := toolhealth.Call(context.WithoutCancel(ctx), g, "send_mail", mails.Run)
 					late <- err
 				}()
 			}
-			return outer.run(ctx, tool)
+			return outer.Run(ctx, tool)
 		})
 		require.NoError(t, err)
 		e := toolError(t, <-late)
-		assert.Zero(t, mails.runs())
+		assert.Zero(t, mails.Runs())
 		assert.Equal(t, toolhealth.StopCanceled, e.Reason)
 		assert.Equal(t, toolhealth.KindCanceled, e.Verdict.Kind)
 		assert.EqualError(t, e.Cause(), "the attempt around this call was given up")

@@ -111,7 +111,7 @@ func TestGuard_DetachChangesNothingInTime(t *testing.T) {
 		out, err := toolhealth.Call(t.Context(), g, "a", obeys(time.Millisecond))
 		require.NoError(t, err)
 		assert.Equal(t, "late", out)
-		_, err = toolhealth.Call(t.Context(), g, "a", plays(errBusy).run)
+		_, err = toolhealth.Call(t.Context(), g, "a", plays(errBusy).Run)
 		assert.ErrorIs(t, err, errBusy)
 		_, err = toolhealth.Call(t.Context(), g, "a", func(context.Context, string) (string, error) { panic("at once") })
 		var p *toolhealth.PanicError
@@ -119,7 +119,7 @@ func TestGuard_DetachChangesNothingInTime(t *testing.T) {
 		assert.Equal(t, "at once", p.Value)
 		_, err = toolhealth.Call(t.Context(), g, "a", func(context.Context, string) (string, error) { runtime.Goexit(); return "", nil })
 		assert.Equal(t, toolhealth.KindNotDispatched, toolError(t, err).Verdict.Kind, "only the goroutine of the tool has ended")
-		_, err = toolhealth.Call(t.Context(), g, "a", plays().run, toolhealth.CheckResult(func(string) error { return errBusy }))
+		_, err = toolhealth.Call(t.Context(), g, "a", plays().Run, toolhealth.CheckResult(func(string) error { return errBusy }))
 		assert.ErrorIs(t, err, errBusy, "the check runs on the goroutine of the tool, too")
 		assert.Zero(t, healthOf(t, r, "a").Guard.Abandoned)
 	})
@@ -194,7 +194,7 @@ func TestPolicy_DefaultTimeoutDoesNotForbidOtherRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardOn(t, patient(t), func(gc *toolhealth.GuardConfig) { gc.Default.Timeout = 0 })
 		tool := failing(errBusy)
-		_, err := toolhealth.Call(t.Context(), g, "a", tool.run)
+		_, err := toolhealth.Call(t.Context(), g, "a", tool.Run)
 		assert.Equal(t, 2, toolError(t, err).Attempts)
 	})
 }
@@ -303,7 +303,7 @@ func TestGuard_AttemptPastTimeoutIsTimeoutWhateverItsError(t *testing.T) {
 			assert.Equal(t, 2, runs)
 			assert.ErrorIs(t, err, own)
 
-			_, err = toolhealth.Call(t.Context(), g, "a", plays(own).run) // in time, the error counts
+			_, err = toolhealth.Call(t.Context(), g, "a", plays(own).Run) // in time, the error counts
 			assert.NotEqual(t, toolhealth.KindTimeout, toolError(t, err).Verdict.Kind, "%v", own)
 		})
 	}

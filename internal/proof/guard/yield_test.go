@@ -15,7 +15,7 @@ import (
 // cast is a tool function that plays one actor for each tool.
 type cast map[string]*actor
 
-func (c cast) run(ctx context.Context, tool string) (string, error) { return c[tool].run(ctx, tool) }
+func (c cast) run(ctx context.Context, tool string) (string, error) { return c[tool].Run(ctx, tool) }
 
 // busyFor returns the error of a tool that fails and states this wait.
 func busyFor(wait time.Duration) error {
@@ -44,7 +44,7 @@ func TestGuard_LongStatedWaitYieldsToFreeSubstitute(t *testing.T) {
 			require.NoError(t, err, c.name)
 			if !c.b {
 				assert.Equal(t, "a", info.Served, c.name)
-				assert.Zero(t, tools["b"].runs(), c.name)
+				assert.Zero(t, tools["b"].Runs(), c.name)
 				return
 			}
 			assert.Equal(t, "b", info.Served, c.name)
@@ -82,8 +82,8 @@ func TestGuard_WaitsIfNoSubstituteIsFree(t *testing.T) {
 			require.NoError(t, use(ctx, r, g, tools.run), name)
 			assert.Equal(t, 25*time.Second, time.Since(start), name)
 			assert.Empty(t, info.Skipped, "%s: it was not asked", name)
-			assert.Equal(t, 2, tools["a"].runs(), name)
-			assert.Zero(t, tools["b"].runs(), name)
+			assert.Equal(t, 2, tools["a"].Runs(), name)
+			assert.Zero(t, tools["b"].Runs(), name)
 		})
 	}
 }
@@ -118,11 +118,11 @@ func TestGuard_PrimaryIsTriedAgainAfterSubstitutesFail(t *testing.T) {
 					return tools.run(ctx, tool)
 				})
 				require.NoError(t, err)
-				assert.Equal(t, c.gaps, tools["a"].gaps())
+				assert.Equal(t, c.gaps, tools["a"].Gaps())
 				assert.Equal(t, "a", info.Served)
 				assert.Equal(t, c.wait, info.Waits)
-				assert.Equal(t, 1, tools["b"].runs())
-				assert.Equal(t, 1, tools["c"].runs())
+				assert.Equal(t, 1, tools["b"].Runs())
+				assert.Equal(t, 1, tools["c"].Runs())
 				var skipped []string
 				for _, s := range info.Skipped {
 					skipped = append(skipped, s.Tool)
@@ -170,8 +170,8 @@ func TestGuard_PostponedAttemptThatCannotBeMade(t *testing.T) {
 					}
 					return tools.run(ctx, tool)
 				})
-				assert.Equal(t, c.aRuns, tools["a"].runs())
-				assert.Equal(t, 1, tools["b"].runs())
+				assert.Equal(t, c.aRuns, tools["a"].Runs())
+				assert.Equal(t, 1, tools["b"].Runs())
 				if c.reason == toolhealth.StopNone {
 					require.NoError(t, err)
 					return
@@ -260,7 +260,7 @@ func TestGuard_PostponedAttemptTakesTokenWhenItIsMade(t *testing.T) {
 			_, err := toolhealth.Call(ctx, g, "a", func(ctx context.Context, tool string) (string, error) {
 				if tool == "b" {
 					takeTokens(t, g, "a", taken)
-				} else if tools["a"].runs() == 0 {
+				} else if tools["a"].Runs() == 0 {
 					time.Sleep(3 * time.Second)
 				}
 				return tools.run(ctx, tool)
@@ -272,7 +272,7 @@ func TestGuard_PostponedAttemptTakesTokenWhenItIsMade(t *testing.T) {
 			}
 			e := toolError(t, err)
 			assert.Equal(t, toolhealth.StopRetryBudgetExhausted, e.Reason)
-			assert.Equal(t, 1, tools["a"].runs())
+			assert.Equal(t, 1, tools["a"].Runs())
 			assert.Equal(t, uint64(1), healthOf(t, r, "a").Guard.BudgetExhausted)
 		})
 	}
@@ -310,7 +310,7 @@ func TestGuard_CancellationEndsPostponedWait(t *testing.T) {
 		e := toolError(t, err)
 		assert.Equal(t, toolhealth.StopCanceled, e.Reason)
 		assert.Equal(t, 10*time.Second, time.Since(start))
-		assert.Equal(t, 1, tools["a"].runs())
+		assert.Equal(t, 1, tools["a"].Runs())
 		assert.Equal(t, uint64(1), healthOf(t, r, "a").Guard.Canceled)
 		assert.Zero(t, healthOf(t, r, "a").Guard.InFlight)
 	})

@@ -211,6 +211,11 @@ func (r *ErrorRules) classify(ctx context.Context, err error) Verdict {
 	if err == nil {
 		return Verdict{}
 	}
+	if own, ok := err.(ours); ok { // before the walk, which costs more than the answer
+		if v, refused := own.refused(); refused {
+			return v
+		}
+	}
 	var buf [8]error // on the stack: most trees are small
 	nodes, whole := errfacts.Tree(buf[:0], err)
 	if v, ok := refusalVerdict(nodes); ok {

@@ -150,7 +150,7 @@ func TestCost_SizesOfWhatIsAllocated(t *testing.T) {
 		t.Skip("laid out for 64 bits")
 	}
 	assert.EqualValues(t, 32, unsafe.Sizeof(callFrame{}))
-	assert.EqualValues(t, 128, unsafe.Sizeof(machine.Snapshot{}))
+	assert.EqualValues(t, 64, unsafe.Sizeof(machine.Snapshot{}))
 	counters := 2*unsafe.Sizeof(datedCounts{}) + unsafe.Sizeof(kindCounts{}) + unsafe.Sizeof(refusalCounts{})
 	assert.LessOrEqual(t, counters, uintptr(530), "of a tool that has seen every outcome and a refusal")
 }

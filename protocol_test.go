@@ -122,7 +122,8 @@ func TestRegistry_FastAdmissionLeavesNoPermitBehind(t *testing.T) {
 	r := NewRegistry()
 	r.AllowRequest("search")
 	e := &r.table.Get("search").Value
-	well, sick := e.snap.Load(), &machine.Snapshot{Params: e.snap.Load().Params, State: machine.Open, Until: machine.Forever, Epoch: 2}
+	well := e.snap.Load()
+	sick, _ := machine.Step(well, &machine.Event{Op: machine.OpIsolate}, 0)
 	var over atomic.Bool
 	var flipping sync.WaitGroup
 	flipping.Go(func() {
@@ -155,6 +156,7 @@ func TestRegistry_FastAdmissionLeavesNoPermitBehind(t *testing.T) {
 // gives it another one. An event at the same moment must not be lost.
 func TestRegistry_ConcurrentConfigAndFirstFailureBothCount(t *testing.T) {
 	p := [2]*machine.Params{newParams(DefaultBreakerConfig()), newParams(BreakerConfig{FailureThreshold: 9, RecoveryDuration: 1, MaxOpenDuration: Off})}
+	shared := [2]machine.Snapshot{*p[0].Initial, *p[1].Initial}
 	rounds := 0
 	for start := time.Now(); time.Since(start) < stressFor(); rounds++ {
 		var e entry
@@ -175,8 +177,7 @@ func TestRegistry_ConcurrentConfigAndFirstFailureBothCount(t *testing.T) {
 		require.Same(t, p[1], s.Params)
 		require.EqualValues(t, 1, s.Streak)
 	}
-	assert.Equal(t, machine.Snapshot{Params: p[0], Epoch: 1}, *p[0].Initial, "the shared snapshots never change")
-	assert.Equal(t, machine.Snapshot{Params: p[1], Epoch: 1}, *p[1].Initial)
+	assert.Equal(t, shared, [2]machine.Snapshot{*p[0].Initial, *p[1].Initial}, "the shared snapshots never change")
 }
 
 // Every change is one swap, so that no concurrent change is lost.

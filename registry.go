@@ -662,7 +662,9 @@ func (e *entry) confirm(before *machine.Snapshot, now int64) bool {
 
 // evictedUnder returns the last snapshot of an entry.
 func evictedUnder(p *machine.Params) *machine.Snapshot {
-	return &machine.Snapshot{Params: p, Evicted: true}
+	s := *p.Initial
+	s.Evicted = true
+	return &s
 }
 
 // enqueue makes n the last candidate for eviction. The caller holds mu.

@@ -507,8 +507,11 @@ func (x *exploration) load(w *world, i int) {
 func (x *exploration) swap(w *world, i int) {
 	x.swaps++
 	c := &w.callers[i]
-	before := w.snap
+	before, past := w.snap, *w.snap.past
 	next, a := x.step(c.old, c.ev, c.now)
+	if *before.past != past {
+		x.fail("a step wrote to what snapshots share: %+v to %+v", past, *before.past)
+	}
 	x.checkSwap(w, c, &before, next, &a)
 	for j := range w.callers[:x.callers] {
 		if j != i && w.callers[j].pc == pcLoaded {
@@ -979,16 +982,25 @@ func brokenCarriers() []carrier {
 
 // changed returns next as Step does: s itself if nothing is different.
 func changed(s *Snapshot, next Snapshot) *Snapshot {
-	if next == *s {
+	if same(&next, s) {
 		return s
 	}
 	return &next
 }
 
+// same reports whether two snapshots say the same.
+func same(a, b *Snapshot) bool {
+	x := *a
+	x.past = b.past
+	return x == *b && *a.past == *b.past
+}
+
 // stepped is Step with values, for what will be changed afterwards.
 func stepped(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
 	next, a := Step(&s, &ev, now)
-	return *next, a
+	n := *next
+	n.amend(func(*past) {}) // so that n may be written
+	return n, a
 }
 
 // brokenSteps are those of brokenCarriers that only step otherwise.

@@ -134,9 +134,11 @@ type Answer struct {
 }
 
 // Snapshot is everything that a breaker remembers. It never changes: each change
-// of a breaker is a new snapshot.
+// of a breaker is a new snapshot. What a failure changes lies in it, and the rest in
+// past: a failure that does not open makes 64 bytes of garbage.
 type Snapshot struct {
-	Params   *Params
+	Params *Params
+	*past
 	State    State
 	Kind     Kind // of the last failure that counted
 	isolated bool // open: held until Reset
@@ -151,30 +153,42 @@ type Snapshot struct {
 	Evicted bool
 
 	Epoch uint64 // grows by one with each transition; a permit carries the one that admitted it
-	Trips uint64 // transitions from closed to open
 	Since int64  // the beginning of this state
-	// DownSince is when the breaker left closed, whatever has been tried since. Zero
-	// while closed.
-	DownSince int64
 	// Until is, closed, the end of a throttle; open, when the next probe is due;
 	// half-open, the end of the lease. Zero means no throttle, Forever no lease.
 	Until int64
 
+	Streak       int32  // consecutive failures; frozen while open, a failed probe adds one
+	windowFailed uint32 // failures in the window that counted
+	failedAt     int64  // closed with a streak: when its last failure came
+}
+
+// past is what few events change. Snapshots share it, so it is never written: amend
+// gives a snapshot one of its own.
+type past struct {
+	Trips uint64 // transitions from closed to open
+	// DownSince is when the breaker left closed, whatever has been tried since. Zero
+	// while closed.
+	DownSince int64
+
+	operated uint64 // epoch of the last Reset or Isolate; permits from before it change nothing
+	learned  int64  // the shortest lease of the next probe, from late successes
 	lease    int64  // half-open: how long a KeepAlive extends the lease for
 	cooldown int64  // half-open: the cooldown that follows if the lease runs out
-	learned  int64  // the shortest lease of the next probe, from late successes
-	Streak   int32  // consecutive failures; frozen while open, a failed probe adds one
 	failed   uint32 // failed probes in a row: the exponent of growth
 	passed   uint32 // successful probes in a row
 
 	// The window of FailureRate. It begins with a failure; without one in it there is no
 	// window.
-	windowFailed uint32 // failures in it that counted
-	windowSince  int64
-	windowEnded  uint64 // calls that had ended before it began
+	windowSince int64
+	windowEnded uint64 // calls that had ended before it began
+}
 
-	failedAt int64  // closed with a streak: when its last failure came
-	operated uint64 // epoch of the last Reset or Isolate; permits from before it change nothing
+// amend puts s before a past of its own, changed by change.
+func (s *Snapshot) amend(change func(*past)) {
+	next := *s.past
+	change(&next)
+	s.past = &next
 }
 
 // AdmitsAll reports whether every caller is admitted, at any time.
@@ -224,7 +238,8 @@ func (s *Snapshot) AsOf(now int64) Snapshot {
 	seen := *s
 	if s.expired(now) {
 		seen.begin(Open, s.Until, later(s.Until, s.cooldown)) // as promised, whatever the config is now
-		seen.lost, seen.passed = true, 0
+		seen.lost = true
+		seen.endPasses()
 		seen.Epoch++
 	}
 	return seen
@@ -287,11 +302,10 @@ func Step(s *Snapshot, ev *Event, now int64) (next *Snapshot, a Answer) {
 	if cause := n.apply(ev, now, &a); cause != CauseNone {
 		n.Epoch++
 		if from == Closed && n.State == Open {
-			n.Trips++
-			n.DownSince = n.Since
+			n.amend(func(p *past) { p.Trips, p.DownSince = p.Trips+1, n.Since })
 		}
 		if cause == CauseReset || cause == CauseIsolated {
-			n.operated = n.Epoch
+			n.amend(func(p *past) { p.operated = n.Epoch })
 		}
 		a.record(&n, from, cause)
 	}
@@ -345,7 +359,7 @@ func (s *Snapshot) apply(ev *Event, now int64, a *Answer) Cause {
 		}
 	case OpReset:
 		s.closeAt(now)
-		s.learned = 0
+		s.amend(func(p *past) { p.learned = 0 })
 		return CauseReset
 	case OpIsolate:
 		s.open(now, 0)
@@ -354,7 +368,7 @@ func (s *Snapshot) apply(ev *Event, now int64, a *Answer) Cause {
 	case OpConfigure:
 		s.Params = ev.Params
 		if s.State == HalfOpen && s.Until == Forever && s.Params.lease > 0 { // a lost probe must not stay lost
-			s.lease = max(s.Params.lease, s.learned)
+			s.amend(func(p *past) { p.lease = max(s.Params.lease, p.learned) })
 			s.Until = later(now, s.lease)
 		}
 		if !s.Params.opens() && s.State != Closed && !s.isolated {
@@ -394,7 +408,7 @@ func (s *Snapshot) admit(ev *Event, now int64, a *Answer) Cause {
 	if ev.Hooked && lease != Forever { // a hook that hangs must not keep the probe forever
 		s.untold, s.Until = true, later(now, max(lease, s.Params.Patience()))
 	}
-	s.lease, s.cooldown = lease, s.Params.cooldown(s.failed, ev.Draw)
+	s.amend(func(p *past) { p.lease, p.cooldown = lease, s.Params.cooldown(p.failed, ev.Draw) })
 	return CauseProbeAdmitted
 }
 
@@ -473,7 +487,8 @@ func (s *Snapshot) fail(ev *Event, now int64) Cause {
 // Successes are not counted here: how many calls have ended is in the event.
 func (s *Snapshot) countInWindow(ev *Event, now int64) bool {
 	if s.windowFailed == 0 || now-s.windowSince >= s.Params.rateWindow {
-		s.windowSince, s.windowEnded, s.windowFailed = now, max(ev.Ended, 1)-1, 0
+		s.amend(func(p *past) { p.windowSince, p.windowEnded = now, max(ev.Ended, 1)-1 })
+		s.windowFailed = 0
 	}
 	s.windowFailed = saturatingNext(s.windowFailed)
 	calls := uint64(s.windowFailed)
@@ -501,7 +516,8 @@ func (s *Snapshot) settleOpen(ev *Event, now int64) {
 			s.learn(ev.Took)
 		}
 	case Failure:
-		s.Kind, s.passed = ev.Kind, 0
+		s.Kind = ev.Kind
+		s.endPasses()
 		if s.postpone(now, s.Params.cooldown(s.failed, ev.Draw)) {
 			s.limited = false
 		}
@@ -515,15 +531,16 @@ func (s *Snapshot) settleOpen(ev *Event, now int64) {
 func (s *Snapshot) settleProbe(ev *Event, now int64) Cause {
 	switch ev.Outcome {
 	case Success, Rejected:
-		if s.passed++; s.passed >= s.Params.successes {
+		if s.passed+1 >= s.Params.successes {
 			s.closeAt(now)
 		} else {
+			s.amend(func(p *past) { p.passed++ })
 			s.open(now, 0)
 		}
 		return CauseProbeSucceeded
 	case Failure:
 		s.countFailure(ev)
-		s.failed, s.passed = saturatingNext(s.failed), 0
+		s.amend(func(p *past) { p.failed, p.passed = saturatingNext(p.failed), 0 })
 		s.openAfterFailure(ev, now)
 		return CauseProbeFailed
 	case Throttled:
@@ -576,15 +593,22 @@ func (s *Snapshot) open(now, wait int64) {
 // closeAt makes s closed from now on, with nothing held against the tool.
 func (s *Snapshot) closeAt(now int64) {
 	s.begin(Closed, now, 0)
-	s.Streak, s.failed, s.passed = 0, 0, 0
-	s.DownSince, s.failedAt, s.windowSince, s.windowEnded, s.windowFailed = 0, 0, 0, 0, 0
+	s.Streak, s.failedAt, s.windowFailed = 0, 0, 0
+	s.amend(func(p *past) { *p = past{Trips: p.Trips, operated: p.operated, learned: p.learned} })
 }
 
 // begin begins a state that is not half-open.
 func (s *Snapshot) begin(state State, since, until int64) {
 	s.State, s.Since, s.Until = state, since, until
 	s.isolated, s.limited, s.lost, s.untold, s.undecided = false, false, false, false, 0
-	s.lease, s.cooldown = 0, 0
+	s.amend(func(p *past) { p.lease, p.cooldown = 0, 0 })
+}
+
+// endPasses ends a row of successful probes.
+func (s *Snapshot) endPasses() {
+	if s.passed > 0 {
+		s.amend(func(p *past) { p.passed = 0 })
+	}
 }
 
 // postpone moves the next probe of an open breaker to now+d if that is later,
@@ -611,5 +635,7 @@ func (s *Snapshot) postponeAsStated(ev *Event, now int64) {
 
 // learn makes the next lease long enough for a call that took this long.
 func (s *Snapshot) learn(took int64) {
-	s.learned = max(s.learned, s.Params.Cap(min(later(took, took), int64(MaxDuration))))
+	if lease := s.Params.Cap(min(later(took, took), int64(MaxDuration))); lease > s.learned {
+		s.amend(func(p *past) { p.learned = lease })
+	}
 }

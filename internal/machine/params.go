@@ -99,7 +99,7 @@ func NewParams(c Config) *Params {
 	if p.maxOpen > 0 {
 		p.maxStated = min(p.maxStated, p.maxOpen)
 	}
-	p.Initial = &Snapshot{Params: p, Epoch: 1}
+	p.Initial = &Snapshot{Params: p, past: new(past), Epoch: 1}
 	return p
 }
 

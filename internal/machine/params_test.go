@@ -14,7 +14,7 @@ func TestParams_AreTheConfigInIntegers(t *testing.T) {
 		RecoveryJitter: 0.25, ProbeSuccesses: 9, SlowCallDuration: 10, FailureWindow: 12,
 		FailureRate: 0.7, FailureRateWindow: 13, FailureRateMinCalls: 11, MaxInFlight: 14, ObserveOnly: true,
 	})
-	assert.Equal(t, Snapshot{Params: p, Epoch: 1}, *p.Initial)
+	assert.Equal(t, Snapshot{Params: p, past: new(past), Epoch: 1}, *p.Initial)
 	p.Initial = nil
 	assert.Equal(t, Params{
 		threshold: 4, recovery: 5, lease: 6, maxOpen: 7, maxStated: 4, growth: 8, jitter: 0.25, successes: 9, slow: 10,
@@ -93,14 +93,14 @@ func TestParams_BoundOfOneNanosecondIsBound(t *testing.T) {
 	p := NewParams(c)
 	assert.Equal(t, int64(1), p.cooldown(5, nil))
 	assert.Equal(t, int64(1), p.Cap(9))
-	s := &Snapshot{Params: p, State: Open, Since: 100, Until: 100, Epoch: 2}
+	s := &Snapshot{Params: p, past: new(past), State: Open, Since: 100, Until: 100, Epoch: 2}
 	assert.True(t, s.postpone(100, 50))
 	assert.Equal(t, int64(101), s.Until)
 	s, _ = Step(s, &Event{Op: OpAdmit}, 200)
 	assert.Equal(t, int64(201), s.Until, "a lease of one nanosecond is a lease")
 
 	p = NewParams(Config{FailureThreshold: 1, RecoveryDuration: 1})
-	s = &Snapshot{Params: p}
+	s = &Snapshot{Params: p, past: new(past)}
 	s.learn(math.MaxInt64)
 	assert.Equal(t, int64(MaxDuration), s.learned, "without a bound a lease still ends")
 }

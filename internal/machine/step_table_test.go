@@ -367,6 +367,7 @@ func indexOf(t *testing.T, texts []string, text string) int {
 // changeSnapshot sets the fields that text names.
 func changeSnapshot(t *testing.T, s *Snapshot, text string) {
 	t.Helper()
+	s.amend(func(*past) {}) // so that it may be written
 	for _, field := range strings.Fields(text) {
 		key, value, _ := strings.Cut(field, "=")
 		n, err := strconv.Atoi(value)
@@ -425,7 +426,7 @@ func changeSnapshot(t *testing.T, s *Snapshot, text string) {
 }
 
 func stepSituation(t *testing.T, text string) *Snapshot {
-	s := &Snapshot{Params: stepConfigs["table"], Epoch: 7, failedAt: 900 * stepSecond}
+	s := &Snapshot{Params: stepConfigs["table"], past: new(past), Epoch: 7, failedAt: 900 * stepSecond}
 	changeSnapshot(t, s, text)
 	return s
 }
@@ -547,17 +548,18 @@ func TestStep_Table(t *testing.T) {
 		}
 		delete(rows, pair)
 		before := stepSituation(t, snapshotText)
-		was, want := *before, new(*before)
+		was, wasPast, want := *before, *before.past, new(*before)
 		changeSnapshot(t, want, row[3])
 		if what == "reset" || what == "isolate" {
-			want.operated = want.Epoch // in every such row
+			want.amend(func(p *past) { p.operated = want.Epoch }) // in every such row
 		}
 		ev := stepEvent(what, permit)
 		got, a := Step(before, &ev, stepNow*stepSecond)
 		assert.Equal(t, want, got, pair)
 		assert.Equal(t, row[4], stepAnswerText(ev, a), pair)
 		assert.Equal(t, was, *before, "a snapshot never changes: %s", pair)
-		assert.Equal(t, *got != *before, got != before, "nothing is allocated for what stays: %s", pair)
+		assert.Equal(t, wasPast, *before.past, "nor what it shares: %s", pair)
+		assert.Equal(t, !same(got, before), got != before, "nothing is allocated for what stays: %s", pair)
 		assert.Equal(t, got.Epoch, a.Epoch, pair)
 		require.Equal(t, before.Epoch+uint64(len(a.Changes)), got.Epoch, pair)
 		for i, c := range a.Changes {
@@ -581,10 +583,10 @@ func TestStep_Table(t *testing.T) {
 				ev.Epoch = 5 // the operator's own epoch is not before it
 				got, _ = Step(before, &ev, stepNow*stepSecond)
 				older := *before
-				older.operated = 0
+				older.amend(func(p *past) { p.operated = 0 })
 				next, _ := Step(&older, &ev, stepNow*stepSecond)
 				want := *next
-				want.operated = 5
+				want.amend(func(p *past) { p.operated = 5 })
 				assert.Equal(t, want, *got, "%s | %s | %s", s.name, what, permit)
 			}
 		}

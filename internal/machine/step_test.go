@@ -107,7 +107,7 @@ func TestSnapshot_FadesAfterPatience(t *testing.T) {
 		s := stepSituation(t, text)
 		assert.Equal(t, want, s.FadesAt(1000*stepSecond)/stepSecond, text)
 	}
-	s := &Snapshot{Params: NewParams(Config{})}
+	s := &Snapshot{Params: NewParams(Config{}), past: new(past)}
 	assert.Equal(t, int64(10*time.Minute)+7, s.FadesAt(7), "without a bound")
 	assert.Equal(t, int64(Forever), s.FadesAt(Forever-1))
 }
@@ -177,7 +177,7 @@ func TestStep_ClockThatGoesBackStandsStill(t *testing.T) {
 func TestStep_GrowthRunsUntilClose(t *testing.T) {
 	s := &Snapshot{Params: stepParams(func(c *Config) {
 		c.RecoveryGrowth, c.MaxOpenDuration, c.ProbeSuccesses = 3, 0, 0
-	}), Epoch: 1}
+	}), past: new(past), Epoch: 1}
 	now := int64(0)
 	do := func(ev Event) Answer {
 		var a Answer
@@ -213,7 +213,7 @@ func drawn(x float64) func() float64 { return func() float64 { return x } }
 
 func TestStep_JitterIsDrawnForOpeningRestartingAndProbing(t *testing.T) {
 	cfg := stepParams(func(c *Config) { c.RecoveryJitter, c.FailureThreshold, c.MaxOpenDuration = 1, 1, 0 })
-	s := &Snapshot{Params: cfg, Epoch: 1}
+	s := &Snapshot{Params: cfg, past: new(past), Epoch: 1}
 	fail := Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout, Draw: drawn(0.5)}
 	s, _ = Step(s, &fail, 0)
 	assert.Equal(t, 45*stepSecond, s.Until)
@@ -265,7 +265,7 @@ func TestStep_LeaseIsAtLeastItsFloorAndWhatWasLearned(t *testing.T) {
 	} {
 		s := new(*due)
 		s.Params = stepParams(func(b *Config) { b.ProbeTimeout = c.lease })
-		s.learned = c.learned * stepSecond
+		s.amend(func(p *past) { p.learned = c.learned * stepSecond })
 		s, a := Step(s, &Event{Op: OpAdmit, LeaseFloor: c.floor * stepSecond}, 1000*stepSecond)
 		require.True(t, a.Probe)
 		assert.Equal(t, c.want*stepSecond, s.lease, "%+v", c)
@@ -274,7 +274,7 @@ func TestStep_LeaseIsAtLeastItsFloorAndWhatWasLearned(t *testing.T) {
 	}
 	s := new(*due)
 	s.Params = stepParams(func(b *Config) { b.ProbeTimeout = 0 })
-	s.learned = 50 * stepSecond
+	s.amend(func(p *past) { p.learned = 50 * stepSecond })
 	s, a := Step(s, &Event{Op: OpAdmit, LeaseFloor: 45 * stepSecond}, 1000*stepSecond)
 	assert.Equal(t, int64(Forever), s.Until, "a lease that is off never ends, whatever was learned")
 	assert.Equal(t, int64(0), a.Changes[0].Wait, "the wait is unknown")
@@ -434,7 +434,7 @@ func TestStep_FailureRateOpensOnFailureAfterEnoughCalls(t *testing.T) {
 	cfg := stepParams(func(c *Config) {
 		c.FailureThreshold, c.FailureRate, c.FailureRateWindow, c.FailureRateMinCalls = 0, 0.5, 60*time.Second, 4
 	})
-	s := &Snapshot{Params: cfg, Epoch: 1}
+	s := &Snapshot{Params: cfg, past: new(past), Epoch: 1}
 	ended := uint64(100)
 	settle := func(at int64, outcome Outcome, others int) Cause { // others have ended in between
 		ended += uint64(others) + 1
@@ -468,7 +468,7 @@ func TestStep_FailureRateBoundaries(t *testing.T) {
 		s := &Snapshot{Params: stepParams(func(c *Config) {
 			c.FailureThreshold, c.FailureRate, c.FailureRateMinCalls = 0, 0.1, 30
 			change(c)
-		}), Epoch: 1, windowFailed: failed - 1, windowEnded: 1000}
+		}), past: &past{windowEnded: 1000}, Epoch: 1, windowFailed: failed - 1}
 		_, a := Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout, Ended: 1000 + ended}, 0)
 		return causeOf(&a)
 	}
@@ -488,16 +488,16 @@ func TestStep_FailureRateBoundaries(t *testing.T) {
 	assert.Equal(t, CauseFailureRate, cause(30, 3, same), "failures that ended at once are at least as many calls")
 	assert.Equal(t, CauseFailureRate, cause(math.MaxUint32, 1<<31, same), "a full counter does not wrap around")
 
-	full := &Snapshot{Params: stepParams(func(c *Config) { c.FailureThreshold, c.FailureRate = 0, 0.5 }), Epoch: 1, windowFailed: math.MaxUint32}
+	full := &Snapshot{Params: stepParams(func(c *Config) { c.FailureThreshold, c.FailureRate = 0, 0.5 }), past: new(past), Epoch: 1, windowFailed: math.MaxUint32}
 	full, _ = Step(full, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, 0)
 	assert.Equal(t, uint32(math.MaxUint32), full.windowFailed)
-	first := &Snapshot{Params: full.Params, Epoch: 1}
+	first := &Snapshot{Params: full.Params, past: new(past), Epoch: 1}
 	first, _ = Step(first, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, 0)
 	assert.Zero(t, first.windowEnded, "no counter is less than none")
 }
 
 func TestStep_FailureRateCountsSlowSuccessesAndNoOlderPermits(t *testing.T) {
-	s := &Snapshot{Params: stepParams(func(c *Config) { c.FailureThreshold, c.FailureRate = 0, 1 }), Epoch: 2}
+	s := &Snapshot{Params: stepParams(func(c *Config) { c.FailureThreshold, c.FailureRate = 0, 1 }), past: new(past), Epoch: 2}
 	s, _ = Step(s, &Event{Op: OpSettle, ByName: true, Took: 6 * stepSecond, Ended: 1}, 0)
 	assert.EqualValues(t, 1, s.windowFailed)
 	s, _ = Step(s, &Event{Op: OpSettle, Epoch: 1, Outcome: Failure, Ended: 2}, 0)
@@ -511,13 +511,13 @@ func TestStep_StreakEndsWithItsWindow(t *testing.T) {
 	}{
 		{0, time.Hour, 2}, {time.Minute, time.Minute, 2}, {time.Minute, time.Minute + 1, 1}, {1, 1, 2}, {1, 2, 1},
 	} {
-		s := &Snapshot{Params: stepParams(func(b *Config) { b.FailureWindow = c.window }), Epoch: 1}
+		s := &Snapshot{Params: stepParams(func(b *Config) { b.FailureWindow = c.window }), past: new(past), Epoch: 1}
 		fail := Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}
 		s, _ = Step(s, &fail, 1000)
 		s, _ = Step(s, &fail, 1000+int64(c.later))
 		assert.EqualValues(t, c.streak, s.Streak, "%+v", c)
 	}
-	first := &Snapshot{Params: stepParams(func(b *Config) { b.FailureWindow, b.FailureThreshold = 1, 1 }), Epoch: 1}
+	first := &Snapshot{Params: stepParams(func(b *Config) { b.FailureWindow, b.FailureThreshold = 1, 1 }), past: new(past), Epoch: 1}
 	_, a := Step(first, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, int64(time.Hour))
 	assert.Equal(t, CauseFailureThreshold, a.Changes[0].Cause, "a failure is within its own window")
 }
@@ -536,7 +536,7 @@ func TestStep_WithoutAnyRuleConfigurationCloses(t *testing.T) {
 }
 
 func TestStep_ThresholdOfZeroCountsAndNeverOpens(t *testing.T) {
-	s := &Snapshot{Params: NewParams(Config{}), Epoch: 1}
+	s := &Snapshot{Params: NewParams(Config{}), past: new(past), Epoch: 1}
 	for i := range 100 {
 		s, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Kind: Timeout}, int64(i))
 	}
@@ -631,7 +631,7 @@ func TestStep_ConfigurationBringsLeaseToProbeWithout(t *testing.T) {
 }
 
 func TestStep_DownSinceOutlastsProbes(t *testing.T) {
-	s := &Snapshot{Params: stepConfigs["table"], Epoch: 1}
+	s := &Snapshot{Params: stepConfigs["table"], past: new(past), Epoch: 1}
 	step := func(at int64, ev Event) *Snapshot {
 		s, _ = Step(s, &ev, at*stepSecond)
 		return s
@@ -691,4 +691,22 @@ func TestC83_EventAtEarlierTimeIsAsIfItWereNow(t *testing.T) {
 			assert.Equal(t, sameAnswer, backAnswer, "%s: %+v", name, ev)
 		}
 	}
+}
+
+func TestStep_WhatTeachesNothingChangesNothing(t *testing.T) {
+	late := Event{Op: OpSettle, Probe: true, Epoch: 6, Took: 40 * stepSecond} // two of these are the lease
+	taught := func(seconds int64) *Snapshot {
+		p := stepParams(func(c *Config) { c.SlowCallDuration = 0 })
+		return &Snapshot{Params: p, past: &past{learned: seconds * stepSecond}, Epoch: 7}
+	}
+	enough, less := taught(80), taught(79)
+	next, _ := Step(enough, &late, stepNow*stepSecond)
+	assert.Same(t, enough, next)
+	next, _ = Step(less, &late, stepNow*stepSecond)
+	assert.Equal(t, 80*stepSecond, next.learned)
+	assert.Equal(t, 79*stepSecond, less.learned)
+
+	open := stepSituation(t, "state=open since=990 until=1090 kind=timeout")
+	next, _ = Step(open, &Event{Op: OpSettle, Epoch: 6, Outcome: Failure, Kind: Timeout}, stepNow*stepSecond)
+	assert.Same(t, open, next, "the cooldown is as long as it may be")
 }

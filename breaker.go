@@ -84,6 +84,9 @@ type Transition struct {
 	Kind   Kind          // of the last failure that counted; KindNone if none has
 	Wait   time.Duration // until the next probe may go; 0 when closed, one cooldown when isolated
 	By     string        // the operator that Reset or Isolate was given; "" for other causes
+	// Group is the group whose breaker changed; then Tool is "". It is "" for the breaker
+	// of a tool.
+	Group string
 }
 
 // carrier holds the snapshot of one breaker: every change is one [machine.Step]
@@ -120,18 +123,40 @@ func (c *carrier) apply(ev *machine.Event, now int64, stats *toolStats, a *machi
 	}
 }
 
+// owner says whose breaker changes: a tool's, a group's, or nobody's.
+type owner struct{ tool, group string }
+
+// configure puts the breaker under other params. The caller holds Registry.mu, so that
+// the params are those of the latest configuration. stats are those of apply.
+func (c *carrier) configure(p *machine.Params, now int64, stats *toolStats) machine.Answer {
+	s := c.snap.Load()
+	if s == s.Params.Initial && c.snap.CompareAndSwap(s, p.Initial) {
+		return machine.Answer{} // most tools have never changed; they share one snapshot
+	}
+	var a machine.Answer
+	c.apply(&machine.Event{Op: machine.OpConfigure, Params: p}, now, stats, &a)
+	return a
+}
+
+// evictedUnder returns the last snapshot of a breaker.
+func evictedUnder(p *machine.Params) *machine.Snapshot {
+	s := *p.Initial
+	s.Evicted = true
+	return &s
+}
+
 // deliver hands the answer's transitions to the hooks, after all earlier ones of
 // this breaker. When it returns they have been delivered, or another goroutine,
 // or a hook further up this one's stack, will deliver them. by is the operator whose
 // act caused them, "" if no operator did.
-func (c *carrier) deliver(a *machine.Answer, tool, by string, base time.Time, list *hooks.List[Transition]) {
+func (c *carrier) deliver(a *machine.Answer, of owner, by string, base time.Time, list *hooks.List[Transition]) {
 	if len(a.Changes) == 0 {
 		return
 	}
 	events := make([]Transition, len(a.Changes), 2)
 	for i, ch := range a.Changes {
 		events[i] = Transition{
-			Tool: tool, From: State(ch.From), To: State(ch.To), Epoch: ch.Epoch, Cause: Cause(ch.Cause),
+			Tool: of.tool, Group: of.group, From: State(ch.From), To: State(ch.To), Epoch: ch.Epoch, Cause: Cause(ch.Cause),
 			When: base.Add(time.Duration(ch.When)), Streak: ch.Streak, Kind: Kind(ch.Kind), Wait: time.Duration(ch.Wait),
 		}
 		if ch.Cause == machine.CauseReset || ch.Cause == machine.CauseIsolated {
@@ -144,6 +169,37 @@ func (c *carrier) deliver(a *machine.Answer, tool, by string, base time.Time, li
 		ordered = c.events.Load()
 	}
 	ordered.Deliver(events[0].Epoch, events, list)
+}
+
+// isolator is the operator of the last Isolate of a breaker.
+type isolator struct {
+	// last is nil until an Isolate. Each replaces it as a whole, unless it has that of a
+	// later epoch.
+	last atomic.Pointer[isolation]
+}
+
+// isolation is one Isolate: the epoch that it began, and who asked for it. It says
+// nothing about another epoch.
+type isolation struct {
+	epoch uint64
+	by    string
+}
+
+// note notes an Isolate; of two the later one counts.
+func (i *isolator) note(next isolation) {
+	for old := i.last.Load(); old == nil || old.epoch < next.epoch; old = i.last.Load() {
+		if i.last.CompareAndSwap(old, &next) {
+			return
+		}
+	}
+}
+
+// of returns who isolated the breaker in this epoch; "" if no operator did.
+func (i *isolator) of(epoch uint64) string {
+	if last := i.last.Load(); last != nil && last.epoch == epoch {
+		return last.by
+	}
+	return ""
 }
 
 // delivering reports whether a hook is being called for this breaker.
@@ -191,7 +247,7 @@ func (b *Breaker) apply(ev machine.Event) {
 	}
 	var a machine.Answer
 	b.carrier.apply(&ev, since(b.base), nil, &a)
-	b.carrier.deliver(&a, "", "", b.base, &b.hooks)
+	b.carrier.deliver(&a, owner{}, "", b.base, &b.hooks)
 }
 
 // AllowRequest reports whether a call may go ahead. It may hand out the one
@@ -215,7 +271,7 @@ func (b *Breaker) notifyAdmission(a *machine.Answer) {
 			b.apply(machine.Event{Op: op, Epoch: a.Epoch, Probe: true})
 		}
 	}()
-	b.carrier.deliver(a, "", "", b.base, &b.hooks)
+	b.carrier.deliver(a, owner{}, "", b.base, &b.hooks)
 	op = machine.OpBegin
 }
 
@@ -277,11 +333,12 @@ func (b *Breaker) OnTransition(fn func(Transition)) (stop func()) {
 // than 0.
 func since(base time.Time) int64 { return max(int64(time.Since(base)), 0) }
 
-// LogValue returns tool, from, to, cause, epoch and by; and, if the breaker does not
+// LogValue returns tool or group, from, to, cause, epoch and by; and, if the breaker does not
 // close, streak, kind and, if it opens, wait.
 func (t Transition) LogValue() slog.Value {
 	var a attributes
 	a.text("tool", t.Tool)
+	a.text("group", t.Group)
 	a = append(a, slog.String("from", t.From.String()), slog.String("to", t.To.String()),
 		slog.String("cause", t.Cause.String()), slog.Uint64("epoch", t.Epoch))
 	a.text("by", t.By)

@@ -65,13 +65,13 @@ func TestBreaker_GoesThroughItsStates(t *testing.T) {
 		assert.Equal(t, StateClosed, b.State())
 		at := func(s time.Duration) time.Time { return start.Add(s * time.Second).Round(0) }
 		assert.Equal(t, []Transition{
-			{"", StateClosed, StateOpen, 2, CauseFailureThreshold, at(0), 3, KindServerError, 30 * time.Second, ""},
-			{"", StateOpen, StateHalfOpen, 3, CauseProbeAdmitted, at(30), 3, KindServerError, 60 * time.Second, ""},
-			{"", StateHalfOpen, StateOpen, 4, CauseLeaseExpired, at(60), 3, KindServerError, 30 * time.Second, ""},
-			{"", StateOpen, StateHalfOpen, 5, CauseProbeAdmitted, at(90), 3, KindServerError, 60 * time.Second, ""},
-			{"", StateHalfOpen, StateOpen, 6, CauseProbeFailed, at(90), 4, KindServerError, 30 * time.Second, ""},
-			{"", StateOpen, StateHalfOpen, 7, CauseProbeAdmitted, at(120), 4, KindServerError, 60 * time.Second, ""},
-			{"", StateHalfOpen, StateClosed, 8, CauseProbeSucceeded, at(120), 0, KindServerError, 0, ""},
+			{From: StateClosed, To: StateOpen, Epoch: 2, Cause: CauseFailureThreshold, When: at(0), Streak: 3, Kind: KindServerError, Wait: 30 * time.Second},
+			{From: StateOpen, To: StateHalfOpen, Epoch: 3, Cause: CauseProbeAdmitted, When: at(30), Streak: 3, Kind: KindServerError, Wait: 60 * time.Second},
+			{From: StateHalfOpen, To: StateOpen, Epoch: 4, Cause: CauseLeaseExpired, When: at(60), Streak: 3, Kind: KindServerError, Wait: 30 * time.Second},
+			{From: StateOpen, To: StateHalfOpen, Epoch: 5, Cause: CauseProbeAdmitted, When: at(90), Streak: 3, Kind: KindServerError, Wait: 60 * time.Second},
+			{From: StateHalfOpen, To: StateOpen, Epoch: 6, Cause: CauseProbeFailed, When: at(90), Streak: 4, Kind: KindServerError, Wait: 30 * time.Second},
+			{From: StateOpen, To: StateHalfOpen, Epoch: 7, Cause: CauseProbeAdmitted, When: at(120), Streak: 4, Kind: KindServerError, Wait: 60 * time.Second},
+			{From: StateHalfOpen, To: StateClosed, Epoch: 8, Cause: CauseProbeSucceeded, When: at(120), Kind: KindServerError},
 		}, events)
 		stop()
 		b.Isolate()

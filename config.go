@@ -152,6 +152,21 @@ func (c *BreakerConfig) table() fields.Table {
 	}
 }
 
+// groupTable is the table of a breaker of a group.
+func (c *BreakerConfig) groupTable() fields.Table {
+	off := func(isOff bool) func() string {
+		return func() string {
+			if isOff {
+				return ""
+			}
+			return "off: it is a rule for the breakers of tools"
+		}
+	}
+	return c.table().Rule("slow_call_duration", off(c.SlowCallDuration <= 0)).
+		Rule("failure_rate", off(c.FailureRate <= 0)).
+		Rule("max_in_flight", off(c.MaxInFlight <= 0))
+}
+
 // usualStatedWait returns what a MaxStatedWait of zero stands for.
 func (c *BreakerConfig) usualStatedWait() time.Duration {
 	switch c.MaxOpenDuration {
@@ -216,11 +231,27 @@ type Config struct {
 	// RegisteredOnly refuses every tool that is neither in Tools nor was passed
 	// to [Registry.Register].
 	RegisteredOnly bool
+
+	// Group returns the name of the group of a tool, such as the server that it is
+	// behind, and "" for a tool without one; nil means that there are no groups. A group
+	// has a breaker of its own that counts what says that the server cannot be reached, so
+	// a dead server costs a few failing calls, however many tools are behind it.
+	//
+	// It is called at a tool's first call, and when it is asked whether a tool without an
+	// entry is available, from any goroutine: it must be quick, and say the same each
+	// time. If it panics, the tool has no group. SetConfig does not change it.
+	Group func(tool string) string
+	// GroupBreaker is the configuration of every group's breaker. SlowCallDuration,
+	// FailureRate and MaxInFlight are rules for tools: there they are errors.
+	GroupBreaker BreakerConfig
+	// GroupServerErrors makes failures of kind server_error count against the group, for
+	// hosts where a 503 means the host. By default such an answer proves that it is alive.
+	GroupServerErrors bool
 }
 
 // DefaultConfig returns what the zero Config stands for, field by field.
 func DefaultConfig() Config {
-	return Config{Breaker: DefaultBreakerConfig(), MaxTools: DefaultMaxTools}
+	return Config{Breaker: DefaultBreakerConfig(), MaxTools: DefaultMaxTools, GroupBreaker: DefaultBreakerConfig()}
 }
 
 func (c *Config) table() fields.Table {
@@ -229,6 +260,8 @@ func (c *Config) table() fields.Table {
 		fields.Map("tools", &c.Tools, (*BreakerConfig).table),
 		maxToolsField(&c.MaxTools),
 		fields.Bool("registered_only", &c.RegisteredOnly),
+		fields.Object("group_breaker", c.GroupBreaker.groupTable(), nil),
+		fields.Bool("group_server_errors", &c.GroupServerErrors),
 	}
 }
 
@@ -418,6 +451,14 @@ type Settings struct {
 	// Tools or was passed to Registry.Register.
 	MaxTools       int
 	RegisteredOnly bool
+	// GroupBreaker, GroupServerErrors and Group are those of Config.
+	GroupBreaker      BreakerConfig
+	GroupServerErrors bool
+	Group             func(tool string) string
+	// GroupSeparator makes the part of a name before it the group of the tool: with "/",
+	// "github" is that of "github/search". A tool without it in the name has no group. It
+	// is instead of Group; with both it is an error. "" means no groups.
+	GroupSeparator string
 	// DeadlineFloor is the least time that an attempt must have run for the caller's
 	// deadline to count as a timeout of the tool; one that ended sooner is neutral. It
 	// is DefaultDeadlineFloor by default. Off means no floor.
@@ -445,6 +486,9 @@ type ToolSettings struct {
 	Substitutes []string
 	// Labels are shown in ToolHealth and mean nothing to the library.
 	Labels map[string]string
+	// Group is the group of the tool, whatever Group and GroupSeparator of Settings say;
+	// "" means what they say.
+	Group string
 }
 
 func (s *Settings) table() fields.Table {
@@ -458,10 +502,19 @@ func (s *Settings) table() fields.Table {
 				fields.Optional("policy", &t.Policy, func() Policy { return s.Policy }, (*Policy).table),
 				fields.Names("substitutes", &t.Substitutes),
 				fields.Texts("labels", &t.Labels),
+				fields.Text("group", &t.Group),
 			}
 		}),
 		maxToolsField(&s.MaxTools),
 		fields.Bool("registered_only", &s.RegisteredOnly),
+		fields.Object("group_breaker", s.GroupBreaker.groupTable(), base.table()),
+		fields.Bool("group_server_errors", &s.GroupServerErrors),
+		fields.Text("group_separator", &s.GroupSeparator).Rule(func() string {
+			if s.GroupSeparator != "" && s.Group != nil {
+				return "empty, because Group is set"
+			}
+			return ""
+		}),
 		fields.Duration("deadline_floor", &s.DeadlineFloor, DefaultDeadlineFloor, maxDuration),
 	}
 }
@@ -469,7 +522,7 @@ func (s *Settings) table() fields.Table {
 // MarshalJSON writes what differs from the default, and of a tool what differs from
 // Breaker and Policy.
 func (s Settings) MarshalJSON() ([]byte, error) {
-	s.Breaker = s.Breaker.explicit()
+	s.Breaker, s.GroupBreaker = s.Breaker.explicit(), s.GroupBreaker.explicit()
 	s.Tools = maps.Clone(s.Tools)
 	for name, t := range s.Tools {
 		if t.Breaker != nil {
@@ -500,10 +553,12 @@ func (s *Settings) UnmarshalJSON(data []byte) error {
 
 func (s *Settings) read(data []byte) fields.Problems {
 	base := BreakerConfig{}.explicit()
-	s.Breaker = s.Breaker.explicit()
+	s.Breaker, s.GroupBreaker = s.Breaker.explicit(), s.GroupBreaker.explicit()
 	problems := s.table().Read(data)
-	if s.Breaker == base {
-		s.Breaker = BreakerConfig{}
+	for _, c := range []*BreakerConfig{&s.Breaker, &s.GroupBreaker} {
+		if *c == base {
+			*c = BreakerConfig{}
+		}
 	}
 	return problems
 }
@@ -543,6 +598,35 @@ func (s *Settings) problems(known func(tool string) bool) fields.Problems {
 		}
 	}
 	return append(p, s.circles()...)
+}
+
+// grouping returns Config.Group for s.
+func (s *Settings) grouping() func(tool string) string {
+	if s.GroupSeparator == "" {
+		return s.Group
+	}
+	return func(tool string) string {
+		if group, _, ok := strings.Cut(tool, s.GroupSeparator); ok {
+			return group
+		}
+		return ""
+	}
+}
+
+// regrouped returns a problem for each tool that s puts into another group than old did.
+func (s *Settings) regrouped(old *Settings) (p fields.Problems) {
+	if old == nil {
+		return nil
+	}
+	if s.GroupSeparator != old.GroupSeparator {
+		p.Add("group_separator", fmt.Sprintf("%.80q", s.GroupSeparator), fmt.Sprintf("%.80q as before: tools stay in their groups", old.GroupSeparator))
+	}
+	for _, tool := range slices.Sorted(maps.Keys(s.Tools)) {
+		if before, ok := old.Tools[tool]; ok && before.Group != s.Tools[tool].Group {
+			p.Add(fields.Key("tools", tool)+".group", fmt.Sprintf("%.80q", s.Tools[tool].Group), fmt.Sprintf("%.80q as before: tools stay in their groups", before.Group))
+		}
+	}
+	return p
 }
 
 // checkSubstitutes notes what is wrong with the list of one tool.

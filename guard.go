@@ -13,6 +13,7 @@ import (
 	"github.com/toolhealth/toolhealth/internal/flight"
 	"github.com/toolhealth/toolhealth/internal/frame"
 	"github.com/toolhealth/toolhealth/internal/machine"
+	"github.com/toolhealth/toolhealth/internal/stamp"
 )
 
 // Guard makes calls. It asks the gate before each attempt and reports to it after,
@@ -74,7 +75,7 @@ func NewGuard(gate *Gate, config GuardConfig) (*Guard, error) {
 // these are a substitute that is no known tool where RegisteredOnly is set, and
 // substitutes that make a circle. Two tools may stand in for each other.
 func New(s Settings) (*Guard, error) {
-	c, err := compileSettings(s, nil)
+	c, err := compileSettings(s, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +96,7 @@ func (g *Guard) SetSettings(s Settings) error {
 	if rules.settings == nil {
 		return errors.New("toolhealth: SetSettings: the guard was not made by New")
 	}
-	c, err := compileSettings(s, r.registered)
+	c, err := compileSettings(s, rules.settings, r.registered)
 	if err != nil {
 		return err
 	}
@@ -121,18 +122,19 @@ type compiledSettings struct {
 	settings *Settings // a copy
 }
 
-// compileSettings returns the parts, or every problem.
-func compileSettings(s Settings, known func(tool string) bool) (*compiledSettings, error) {
-	if err := configError(s.problems(known)); err != nil {
+// compileSettings returns the parts, or every problem. old are those before, or nil.
+func compileSettings(s Settings, old *Settings, known func(tool string) bool) (*compiledSettings, error) {
+	if err := configError(append(s.problems(known), s.regrouped(old)...)); err != nil {
 		return nil, err
 	}
 	s = s.clone()
 	config := Config{
 		Breaker: s.Breaker, Tools: make(map[string]BreakerConfig, len(s.Tools)),
 		MaxTools: s.MaxTools, RegisteredOnly: s.RegisteredOnly,
+		Group: s.grouping(), GroupBreaker: s.GroupBreaker, GroupServerErrors: s.GroupServerErrors,
 	}
 	guard := GuardConfig{Default: s.Policy, Tools: make(map[string]Policy), PolicyOf: s.PolicyOf, Start: s.Start, Observe: s.Observe}
-	substitutes, labels := make(map[string][]string), make(map[string]map[string]string)
+	substitutes, labels, groups := make(map[string][]string), make(map[string]map[string]string), make(map[string]string)
 	for tool, t := range s.Tools {
 		config.Tools[tool] = s.Breaker
 		if t.Breaker != nil {
@@ -145,9 +147,12 @@ func compileSettings(s Settings, known func(tool string) bool) (*compiledSetting
 			substitutes[tool] = t.Substitutes
 		}
 		labels[tool] = t.Labels
+		if t.Group != "" {
+			groups[tool] = t.Group
+		}
 	}
 	registry := compile(config)
-	registry.labels = labels
+	registry.labels, registry.groups = labels, groups
 	return &compiledSettings{registry: registry, router: newRouter(substitutes), config: guard, settings: &s}, nil
 }
 
@@ -480,13 +485,15 @@ func (c *call) admit(now int64) bool {
 		c.admission = admission{start: now}
 		return true
 	}
-	if n, epoch := r.admitFast(c.tool); n != nil {
-		c.admission, c.counts = admission{node: n, epoch: epoch, start: now}, n.Value.guardStats()
+	if n, epoch, group := r.admitFast(c.tool); n != nil {
+		c.admission = admission{node: n, start: now, tool: stamp.Ticket{Epoch: epoch}, group: stamp.Ticket{Epoch: group}}
+		c.counts = n.Value.guardStats()
 		c.count(true)
 		return true
 	}
 	n, a := r.admit(c.tool, now, request{leaseFloor: int64(c.policy.Timeout), permit: true, noProbe: c.options.NoProbe})
-	c.admission, c.counts = admission{node: n, epoch: a.Epoch, start: r.startOf(&a, now), probe: a.Probe}, nil
+	tool, group := a.tickets()
+	c.admission, c.counts = admission{node: n, start: r.startOf(&a, now), tool: tool, group: group}, nil
 	if n != nil {
 		c.counts = n.Value.guardStats()
 		c.count(a.Reason == machine.Admitted)

@@ -85,6 +85,8 @@ type ToolHealth struct {
 	RetryAfter time.Duration `json:"retry_after_seconds"` // zero exactly if Available
 	// IsolatedBy is the operator that Isolate was given; "" if the tool is not isolated.
 	IsolatedBy string `json:"isolated_by,omitempty"`
+	// Group is the group of the tool; "" without one.
+	Group string `json:"group,omitempty"`
 	// Labels are a copy of those that Register was given, else of ToolSettings.Labels.
 	Labels map[string]string `json:"labels,omitempty"`
 
@@ -128,6 +130,63 @@ type Summary struct {
 	HookPanics  uint64       `json:"hook_panics"`  // transition hooks that panicked
 	HookDropped uint64       `json:"hook_dropped"` // transitions that no hook heard of, because one hung
 	Tools       []ToolHealth `json:"tools"`        // sorted by name
+	// Groups are the groups that have a tool, or against which something is held, sorted
+	// by name.
+	Groups []GroupHealth `json:"groups,omitempty"`
+}
+
+// GroupHealth is what is known of one group at one moment: its breaker counts what says
+// that the server behind the tools cannot be reached. State, Available, ProbeDue, Reason
+// and RetryAfter are what they are in ToolHealth: a call of a tool that its own breaker
+// admits would be answered so. In JSON, durations are numbers of seconds and "reason" is
+// [StopReason.Detail].
+type GroupHealth struct {
+	Group      string        `json:"group"`
+	State      State         `json:"state"` // an expired lease is open
+	Available  bool          `json:"available"`
+	ProbeDue   bool          `json:"probe_due"`
+	Reason     StopReason    `json:"reason"`
+	RetryAfter time.Duration `json:"retry_after_seconds"`
+	// IsolatedBy is the operator that IsolateGroup was given; "" if the group is not
+	// isolated.
+	IsolatedBy          string    `json:"isolated_by,omitempty"`
+	ConsecutiveFailures int       `json:"consecutive_failures"` // time-outs of one tool in a row count once
+	LastFailure         Kind      `json:"last_failure_kind"`
+	Trips               uint64    `json:"trips"` // transitions from closed to open, an operator's IsolateGroup included
+	Epoch               uint64    `json:"epoch"`
+	Since               time.Time `json:"since"`
+	DownSince           time.Time `json:"down_since,omitzero"` // when the breaker left closed; zero while it is closed
+	Tools               int       `json:"tools"`               // with an entry
+}
+
+// groupHealth is a GroupHealth without its methods.
+type groupHealth GroupHealth
+
+// groupHealthJSON is to GroupHealth what toolHealthJSON is to ToolHealth.
+type groupHealthJSON struct {
+	*groupHealth
+	Reason     string   `json:"reason"`
+	RetryAfter *seconds `json:"retry_after_seconds"`
+}
+
+// MarshalJSON writes the health with durations in seconds.
+func (h GroupHealth) MarshalJSON() ([]byte, error) {
+	return json.Marshal(groupHealthJSON{(*groupHealth)(&h), h.Reason.Detail(), (*seconds)(&h.RetryAfter)})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. After an error the receiver is as
+// it was.
+func (h *GroupHealth) UnmarshalJSON(data []byte) error {
+	var next GroupHealth
+	j := groupHealthJSON{groupHealth: (*groupHealth)(&next), RetryAfter: (*seconds)(&next.RetryAfter)}
+	err := json.Unmarshal(data, &j)
+	if err == nil {
+		next.Reason, err = refusalReason(j.Reason)
+	}
+	if err == nil {
+		*h = next
+	}
+	return err
 }
 
 // summarySchema is the version of Summary's JSON. It grows when a key changes
@@ -342,8 +401,40 @@ func (r *Registry) HealthSummary() Summary {
 			s.Tools = s.Tools[:last]
 		}
 	}
+	s.Groups = r.groupHealth(now)
 	s.finish()
 	return s
+}
+
+// groupHealth returns what is known of the groups, sorted by name.
+func (r *Registry) groupHealth(now int64) []GroupHealth {
+	all := make([]GroupHealth, 0, r.groups.Len())
+	for n := range r.groups.All() {
+		g := &n.Value
+		shared := g.snap.Load()
+		if shared.Evicted {
+			continue
+		}
+		s := shared.AsOf(now)
+		reason, wait := g.refusal(now)
+		verdict, _, _ := shared.Refusal(now)
+		h := GroupHealth{
+			Group: g.name, State: State(s.State), Available: reason == StopNone,
+			ProbeDue: reason == StopNone && verdict == machine.Admitted && s.State == machine.Open,
+			Reason:   reason, RetryAfter: time.Duration(wait),
+			ConsecutiveFailures: int(s.Streak), LastFailure: Kind(s.Kind), Trips: s.Trips, Epoch: s.Epoch,
+			Since: r.base.Add(time.Duration(s.Since)), Tools: int(g.members.Load()),
+		}
+		if s.State != machine.Closed {
+			h.DownSince = r.base.Add(time.Duration(s.DownSince))
+		}
+		if verdict == machine.Isolated {
+			h.IsolatedBy = g.isolator.of(s.Epoch)
+		}
+		all = append(all, h)
+	}
+	slices.SortFunc(all, func(a, b GroupHealth) int { return strings.Compare(a.Group, b.Group) })
+	return all
 }
 
 // All yields the tools that have an entry when the iteration begins, sorted by
@@ -391,6 +482,7 @@ func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
 		Epoch:               s.Epoch,
 		Since:               r.base.Add(time.Duration(s.Since)),
 		InFlight:            e.stats.inFlight(),
+		Group:               e.group.named(),
 	}
 	h.Status = statusOf(h)
 	if s.State != machine.Closed {
@@ -405,13 +497,11 @@ func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
 	labels := r.conf.Load().labels[h.Tool]
 	if a := e.aside.Load(); a != nil {
 		h.WouldRefuse = a.wouldRefuse.Load()
-		if m := a.remark.Load(); m != nil {
-			if m.labels != nil {
-				labels = m.labels
-			}
-			if verdict == machine.Isolated && m.epoch == s.Epoch {
-				h.IsolatedBy = m.by
-			}
+		if own := a.labels.Load(); own != nil {
+			labels = *own
+		}
+		if verdict == machine.Isolated {
+			h.IsolatedBy = a.isolator.of(s.Epoch)
 		}
 	}
 	h.Labels = maps.Clone(labels)

@@ -135,7 +135,7 @@ func TestRegistry_FastAdmissionLeavesNoPermitBehind(t *testing.T) {
 	in, out := 0, 0
 	for start := time.Now(); time.Since(start) < stressFor() || in*out == 0 && time.Since(start) < 10*time.Second; {
 		for range 1000 {
-			if n, epoch := r.admitFast("search"); n != nil {
+			if n, epoch, _ := r.admitFast("search"); n != nil {
 				in++
 				require.Equal(t, uint64(1), epoch)
 				e.stats.settled.Add(1)
@@ -169,7 +169,7 @@ func TestRegistry_ConcurrentConfigAndFirstFailureBothCount(t *testing.T) {
 		})
 		group.Go(func() {
 			<-ready
-			e.configure(p[1], 0)
+			e.configure(p[1], 0, &e.stats)
 		})
 		close(ready)
 		group.Wait()
@@ -294,7 +294,7 @@ func TestRegistry_ResetWaitsForEvictionAndFindsNoTool(t *testing.T) {
 	var done sync.WaitGroup
 	done.Go(func() { assert.False(t, r.Reset("search", ""), "the tool has been evicted") })
 	time.Sleep(5 * time.Millisecond)
-	r.drop(n)
+	r.drop(n, 0)
 	r.mu.Unlock()
 	done.Wait()
 	assert.Zero(t, r.Len())
@@ -351,10 +351,10 @@ func TestRegistry_FailureDuringReconfigurationIsNotLost(t *testing.T) {
 				return
 			}
 			for !over.Load() {
-				e.configure(other, 1)
-				e.configure(one, 1)
+				e.configure(other, 1, &e.stats)
+				e.configure(one, 1, &e.stats)
 			}
-			e.configure(other, 1)
+			e.configure(other, 1, &e.stats)
 		})
 		s := e.snap.Load()
 		require.EqualValues(t, 1, s.Streak, "round %d", round)

@@ -2,10 +2,6 @@ package toolhealth
 
 import (
 	"container/list"
-	"errors"
-	"fmt"
-	"maps"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +9,7 @@ import (
 	"github.com/toolhealth/toolhealth/internal/hooks"
 	"github.com/toolhealth/toolhealth/internal/machine"
 	"github.com/toolhealth/toolhealth/internal/nametable"
+	"github.com/toolhealth/toolhealth/internal/stamp"
 )
 
 // Registry keeps the health of every tool by its name: its statistics and a
@@ -61,6 +58,11 @@ type Registry struct {
 	// queue holds every entry that is not registered, the next candidate for
 	// eviction first; under mu.
 	queue list.List
+
+	// groups has every group that a tool is in, and those whose tools have gone and
+	// against which something is held: these are in vacant, the first to go first.
+	groups nametable.Table[group]
+	vacant list.List // under mu
 }
 
 type node = nametable.Node[entry]
@@ -84,6 +86,9 @@ type entry struct {
 	// place is the entry's place in Registry.queue; nil if it is registered. Under
 	// Registry.mu.
 	place *list.Element
+	// group is what the tool belongs to; nil without one. Set before the entry can be
+	// seen, and never changed.
+	group *group
 	// seen is when the tool was last asked for or reported of, or askedLately. Written by
 	// those calls, if something is held against the tool (else used is enough), and under
 	// Registry.mu when it is looked at for eviction.
@@ -94,37 +99,13 @@ type entry struct {
 type aside struct {
 	// wouldRefuse counts the calls that ObserveOnly let in. Written by those calls.
 	wouldRefuse atomic.Uint64
-	// remark is nil until Register or Isolate says something about the tool. They
-	// replace it as a whole; a reader may see the one before for an instant.
-	remark atomic.Pointer[remark]
+	// labels is nil until Register gives some. It replaces them as a whole.
+	labels   atomic.Pointer[map[string]string]
+	isolator isolator
 }
 
 // asides returns e.aside, made if it is nil.
 func (e *entry) asides() *aside { return madeOnce(&e.aside) }
-
-// remark is what people have said about a tool. It never changes.
-type remark struct {
-	labels map[string]string // by Register
-	// by is the operator of the Isolate that began an epoch. It says nothing about
-	// another epoch.
-	by    string
-	epoch uint64
-}
-
-// note replaces the remark by what change makes of it.
-func (e *entry) note(change func(*remark)) {
-	for {
-		old := e.asides().remark.Load()
-		next := new(remark)
-		if old != nil {
-			*next = *old
-		}
-		change(next)
-		if e.asides().remark.CompareAndSwap(old, next) {
-			return
-		}
-	}
-}
 
 // compiled is a Config as the registry uses it. It never changes.
 type compiled struct {
@@ -133,6 +114,9 @@ type compiled struct {
 	breaker *machine.Params
 	tools   map[string]*machine.Params
 	labels  map[string]map[string]string // by tool
+
+	groupBreaker *machine.Params
+	groups       map[string]string // by tool; before Config.Group
 }
 
 // compile returns a valid Config as the registry uses it.
@@ -140,6 +124,7 @@ func compile(c Config) *compiled {
 	c = c.clone()
 	k := &compiled{
 		config: c, bound: c.bound(), breaker: newParams(c.Breaker), tools: make(map[string]*machine.Params, len(c.Tools)),
+		groupBreaker: newParams(c.GroupBreaker),
 	}
 	for tool, own := range c.Tools {
 		k.tools[tool] = newParams(own)
@@ -183,7 +168,7 @@ func (r *Registry) AllowRequest(tool string) bool {
 	if n := r.table.Get(tool); n != nil {
 		e := &n.Value
 		s := e.snap.Load()
-		if s.AdmitsAll() && !e.full(s.Params) {
+		if s.AdmitsAll() && !e.full(s.Params) && e.group.admitsAll() {
 			e.touchUnder(s)
 			e.admitted()
 			return true
@@ -237,29 +222,27 @@ func (e *entry) refuse(reason StopReason) {
 	}
 }
 
-// request is what a caller wants beside an admission.
-type request struct {
-	leaseFloor int64 // the shortest lease, if the call is the probe
-	permit     bool  // count a permit as given out
-	noProbe    bool  // the call must not be the probe
-}
+// sourceOf tells the tools of a group apart in its breaker.
+func sourceOf(n *node) uint64 { return n.Hash() | 1 } // zero is no tool
 
 // admit is AllowRequest in full. The node is nil if the call is admitted untracked, or
 // the tool is unknown.
-func (r *Registry) admit(tool string, now int64, want request) (*node, machine.Answer) {
+func (r *Registry) admit(tool string, now int64, want request) (*node, answer) {
 	for {
 		n, reason := r.entry(tool, now)
 		if n == nil {
 			if reason == StopNone {
 				r.untracked.Add(1)
-				return nil, machine.Answer{}
+				return nil, answer{}
 			}
-			return nil, machine.Answer{Reason: machine.Reason(reason), Wait: r.conf.Load().breaker.Hint()}
+			return nil, answer{Answer: machine.Answer{Reason: machine.Reason(reason), Wait: r.conf.Load().breaker.Hint()}}
 		}
 		e := &n.Value
 		e.see(now)
+		want.source = sourceOf(n)
 		a, ok := e.decide(now, want, r.hooks.Any())
 		if !ok {
+			r.notifyGroup(e.group, &a)
 			continue // it has just been evicted
 		}
 		r.notifyAdmission(n, &a, want.permit)
@@ -272,9 +255,29 @@ func (r *Registry) admit(tool string, now int64, want request) (*node, machine.A
 	}
 }
 
+// answer is what the gate answers: the breaker of the tool, and that of its group.
+type answer struct {
+	machine.Answer                // of the tool; Reason and Wait are those of the call
+	group          machine.Answer // of the group; zero if it was not asked
+	// lost is the answer to a probe of the group that was given back, because the tool
+	// refused.
+	lost    machine.Answer
+	byGroup bool // it is the group that refuses
+}
+
+// tickets returns what the admitted call has from the tool and from its group.
+func (a *answer) tickets() (tool, group stamp.Ticket) {
+	return stamp.Ticket{Epoch: a.Epoch, Probe: a.Probe}, stamp.Ticket{Epoch: a.group.Epoch, Probe: a.group.Probe}
+}
+
+// changed reports whether there are transitions to deliver.
+func (a *answer) changed() bool {
+	return len(a.Changes) > 0 || len(a.group.Changes) > 0
+}
+
 // decide answers one call, and counts a permit as given out if it lets the call in. It
 // reports false if the entry has left the registry.
-func (e *entry) decide(now int64, want request, hooked bool) (a machine.Answer, ok bool) {
+func (e *entry) decide(now int64, want request, hooked bool) (a answer, ok bool) {
 	p := e.snap.Load().Params
 	free := e.take(p.MaxInFlight, want.permit) // before the snapshot is looked at: see evict
 	if free {
@@ -282,7 +285,7 @@ func (e *entry) decide(now int64, want request, hooked bool) (a machine.Answer, 
 	} else {
 		a, ok = e.refuseBusy(now)
 	}
-	if ok && a.Reason != machine.Admitted && p.ObserveOnly {
+	if ok && a.Reason != machine.Admitted && p.ObserveOnly && !a.byGroup {
 		a.Reason = machine.Admitted
 		e.asides().wouldRefuse.Add(1)
 		if want.permit && !free {
@@ -318,84 +321,137 @@ const busyWait = int64(time.Second)
 
 // refuseBusy refuses a call of a tool that is busy: for what its breaker has against it,
 // if there is anything. It reports false if the entry has left the registry.
-func (e *entry) refuseBusy(now int64) (machine.Answer, bool) {
+func (e *entry) refuseBusy(now int64) (answer, bool) {
 	s := e.snap.Load()
 	reason, wait, _ := s.Refusal(now)
 	if reason == machine.Admitted {
 		reason, wait = machine.Reason(StopBusy), busyWait
 	}
-	return machine.Answer{Reason: reason, Wait: wait, Epoch: s.Epoch}, !s.Evicted
+	_, longer := e.group.refusal(now)
+	return answer{Answer: machine.Answer{Reason: reason, Wait: max(wait, longer), Epoch: s.Epoch}}, !s.Evicted
 }
 
 // refusal says why a caller would be refused at now and for how long; StopNone and 0 if
 // it would not. It is what decide does, seen by those who only look.
 func (e *entry) refusal(s *machine.Snapshot, now int64) (StopReason, int64) {
+	group, longer := e.group.refusal(now)
 	reason, wait, _ := s.Refusal(now)
 	switch {
 	case s.Params.ObserveOnly:
-		return StopNone, 0
 	case reason != machine.Admitted:
-		return StopReason(reason), wait
+		return StopReason(reason), max(wait, longer)
 	case e.full(s.Params):
-		return StopBusy, busyWait
+		return StopBusy, max(busyWait, longer)
 	}
-	return StopNone, 0
+	return group, longer
 }
 
 // notifyAdmission delivers what a call that asked has changed. If a hook ends the
 // goroutine, the caller never gets the permit or the probe, so it is given back.
-func (r *Registry) notifyAdmission(n *node, a *machine.Answer, permit bool) {
-	if len(a.Changes) == 0 {
+func (r *Registry) notifyAdmission(n *node, a *answer, permit bool) {
+	if !a.changed() {
 		return
 	}
 	told := false
 	defer func() {
-		switch {
-		case told:
-		case permit && a.Reason == machine.Admitted:
-			(&admission{node: n, epoch: a.Epoch, probe: a.Probe}).release(r)
-		case a.Probe: // by name: no caller was told yes
-			r.returnProbe(n, a.Epoch)
+		if !told {
+			r.giveBack(n, a, permit)
 		}
 	}()
-	n.Value.deliver(a, n.Name(), "", r.base, &r.hooks)
+	e := &n.Value
+	r.notifyGroup(e.group, a)
+	e.deliver(&a.Answer, owner{tool: n.Name()}, "", r.base, &r.hooks)
 	told = true
-	if a.Probe { // its lease, like the clock of a call, begins after hooks were told
+	r.begin(n, a)
+}
+
+// notifyGroup delivers what an answer has changed in the group.
+func (r *Registry) notifyGroup(g *group, a *answer) {
+	if g != nil {
+		g.deliver(&a.group, owner{group: g.name}, "", r.base, &r.hooks)
+		g.deliver(&a.lost, owner{group: g.name}, "", r.base, &r.hooks)
+	}
+}
+
+// begin begins the leases of the probes that a call has got: like the clock of a call,
+// they begin after hooks were told.
+func (r *Registry) begin(n *node, a *answer) {
+	if a.group.Probe {
+		ev := machine.Event{Op: machine.OpBegin, Epoch: a.group.Epoch, Probe: true}
+		r.applyGroup(n.Value.group, &ev, r.now())
+	}
+	if a.Probe {
 		r.apply(n, &machine.Event{Op: machine.OpBegin, Epoch: a.Epoch, Probe: true}, r.now())
 	}
 }
 
+// giveBack gives an admission back of which no caller was told.
+func (r *Registry) giveBack(n *node, a *answer, permit bool) {
+	tool, group := a.tickets()
+	back := admission{node: n, tool: tool, group: group}
+	if permit && a.Reason == machine.Admitted {
+		back.release(r)
+		return
+	}
+	back.returnProbes(r)
+}
+
 // admitFast is admit with a permit for a tool whose breaker admits everyone, which
 // is nearly always so. It returns nil for any other tool; then nothing happened.
-func (r *Registry) admitFast(tool string) (*node, uint64) {
-	n := r.table.Get(tool)
+func (r *Registry) admitFast(tool string) (n *node, epoch, groupEpoch uint64) {
+	n = r.table.Get(tool)
 	if n == nil {
-		return nil, 0
+		return nil, 0, 0
 	}
 	e := &n.Value
 	if e.snap.Load().Params.MaxInFlight > 0 {
-		return nil, 0
+		return nil, 0, 0
 	}
 	e.stats.admitted.Add(1) // before the snapshot is looked at: see evict
 	s := e.snap.Load()
+	if g := e.group; g != nil {
+		in := g.snap.Load()
+		groupEpoch = in.Epoch
+		if !in.AdmitsAll() {
+			s = in // refuse below
+		}
+	}
 	if !s.AdmitsAll() {
 		e.stats.settled.Add(1)
-		return nil, 0
+		return nil, 0, 0
 	}
 	e.touchUnder(s)
 	e.admitted()
-	return n, s.Epoch
+	return n, s.Epoch, groupEpoch
 }
 
-// tryAdmit asks the machine. A refusal needs no step.
-func (e *entry) tryAdmit(now int64, want request, hooked bool) (machine.Answer, bool) {
+// tryAdmit asks the breakers. A refusal needs no step.
+func (e *entry) tryAdmit(now int64, want request, hooked bool) (a answer, ok bool) {
 	s := e.snap.Load()
-	if reason, wait, quiet := s.Refusal(now); quiet {
-		return machine.Answer{Reason: reason, Wait: wait, Epoch: s.Epoch}, true
+	reason, wait, quiet := s.Refusal(now)
+	if quiet {
+		_, longer := e.group.refusal(now)
+		a.Reason, a.Wait, a.Epoch = reason, max(wait, longer), s.Epoch
+		return a, true
 	}
-	var a machine.Answer
+	if g := e.group; g != nil && reason == machine.Admitted {
+		a.group = g.admit(want, now, hooked)
+		switch {
+		case a.group.Reason == machine.Admitted:
+		case g.observes():
+			e.asides().wouldRefuse.Add(1)
+		default:
+			a.Reason, a.Wait, a.Epoch, a.byGroup = a.group.Reason, a.group.Wait, s.Epoch, true
+			return a, true
+		}
+	}
 	ev := machine.Event{Op: machine.OpAdmit, LeaseFloor: want.leaseFloor, NoProbe: want.noProbe, Hooked: hooked}
-	ok := e.apply(&ev, now, &e.stats, &a)
+	ok = e.apply(&ev, now, &e.stats, &a.Answer)
+	if a.group.Probe && (!ok || a.Reason != machine.Admitted) { // another caller was quicker at the tool
+		back := machine.Event{Op: machine.OpRelease, Epoch: a.group.Epoch, Probe: true}
+		e.group.apply(&back, now, nil, &a.lost)
+		a.group.Probe = false
+	}
 	return a, ok
 }
 
@@ -407,14 +463,14 @@ func (r *Registry) Available(tool string) bool {
 	}
 	n := r.table.Get(tool)
 	if n == nil {
-		return r.known(tool)
+		return r.availableUnseen(tool)
 	}
 	s := n.Value.snap.Load()
-	if s.AdmitsAll() && !n.Value.full(s.Params) {
+	if s.AdmitsAll() && !n.Value.full(s.Params) && n.Value.group.admitsAll() {
 		return true
 	}
 	if s.Evicted {
-		return r.known(tool)
+		return r.availableUnseen(tool)
 	}
 	reason, _ := n.Value.refusal(s, r.now())
 	return reason == StopNone
@@ -437,6 +493,19 @@ func (r *Registry) known(tool string) bool {
 	return !k.config.RegisteredOnly || k.tools[tool] != nil
 }
 
+// availableUnseen is Available for a tool without an entry, which has a group all the same.
+func (r *Registry) availableUnseen(tool string) bool {
+	if !r.known(tool) {
+		return false
+	}
+	n := r.groups.Get(r.conf.Load().groupOf(tool))
+	if n == nil {
+		return true
+	}
+	reason, _ := n.Value.refusal(r.now())
+	return reason == StopNone
+}
+
 // RecordSuccess says that a call of the tool succeeded and how long it took. It
 // is taken for a call of the current epoch, and for the probe's verdict if one is
 // out. A negative duration counts as 0.
@@ -445,7 +514,7 @@ func (r *Registry) RecordSuccess(tool string, took time.Duration) {
 		return
 	}
 	if n := r.table.Get(tool); n != nil {
-		if s := n.Value.snap.Load(); s.UnmovedBy(int64(took)) {
+		if s := n.Value.snap.Load(); s.UnmovedBy(int64(took)) && n.Value.group.unmoved() {
 			n.Value.stats.success(&n.Value.stats.nameOK, int64(took))
 			n.Value.touch()
 			return // if n was evicted concurrently, this call linearizes just before that
@@ -471,12 +540,15 @@ func (r *Registry) Record(tool string, v Verdict, took time.Duration) {
 
 func (r *Registry) record(tool string, v Verdict, took int64) {
 	now := r.now()
-	for {
+	for told := false; ; told = true {
 		n, _ := r.entry(tool, now)
 		if n == nil {
 			return
 		}
 		n.Value.stats.outcome(&n.Value.stats.nameOK, v, took, now)
+		if !told {
+			r.settleGroup(n, nil, v, took, now)
+		}
 		if r.settle(n, &machine.Event{Op: machine.OpSettle, ByName: true}, v, took, now) {
 			return
 		}
@@ -495,11 +567,36 @@ func (r *Registry) settle(n *node, ev *machine.Event, v Verdict, took, now int64
 	return r.apply(n, ev, now)
 }
 
+// settleGroup tells the group of n how a call ended, which has a ticket of it unless it
+// was made by name.
+func (r *Registry) settleGroup(n *node, ticket *stamp.Ticket, v Verdict, took, now int64) {
+	g := n.Value.group
+	if g == nil {
+		return
+	}
+	ev := g.settlement(sourceOf(n), v, took, r.conf.Load().config.GroupServerErrors)
+	if ticket == nil {
+		ev.ByName = true
+	} else {
+		ev.Epoch, ev.Probe = ticket.GroupEpoch(g.snap.Load().Epoch), ticket.Probe
+	}
+	if ev.Probe || !g.indifferent(&ev) {
+		r.applyGroup(g, &ev, now)
+	}
+}
+
+// applyGroup runs one event on the breaker of a group and delivers the transitions.
+func (r *Registry) applyGroup(g *group, ev *machine.Event, now int64) {
+	var a machine.Answer
+	g.apply(ev, now, nil, &a)
+	g.deliver(&a, owner{group: g.name}, "", r.base, &r.hooks)
+}
+
 // apply runs one event on the machine of n and delivers the transitions. It
 // reports false if n has left the registry.
 func (r *Registry) apply(n *node, ev *machine.Event, now int64) bool {
 	a, ok := r.change(n, ev, now)
-	n.Value.deliver(&a, n.Name(), "", r.base, &r.hooks) // without ok there is nothing
+	n.Value.deliver(&a, owner{tool: n.Name()}, "", r.base, &r.hooks) // without ok there is nothing
 	return ok
 }
 
@@ -532,6 +629,7 @@ func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
 	if !r.known(tool) {
 		return nil, StopUnknownTool
 	}
+	group := r.conf.Load().groupOf(tool) // the user's function, so not under the lock
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n := r.table.Get(tool); n != nil {
@@ -542,15 +640,99 @@ func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
 	if !r.makeRoom(k.bound, now) {
 		return nil, StopNone
 	}
-	n := r.put(tool, k)
+	n := r.put(tool, r.join(group, k, now), k)
 	r.enqueue(n)
 	return n, StopNone
 }
 
 // put creates the entry of a tool that has none. The caller holds mu, and makes
 // the entry a candidate for eviction unless it is registered.
-func (r *Registry) put(tool string, k *compiled) *node {
-	return r.table.Put(tool, func(e *entry) { e.snap.Store(r.paramsOf(tool, k).Initial) })
+func (r *Registry) put(tool string, g *group, k *compiled) *node {
+	return r.table.Put(tool, func(e *entry) {
+		e.group = g
+		e.snap.Store(r.paramsOf(tool, k).Initial)
+	})
+}
+
+// groupOf returns the name of a tool's group, "" without one. It may run the user's
+// function.
+func (k *compiled) groupOf(tool string) (name string) {
+	if name, ok := k.groups[tool]; ok {
+		return name
+	}
+	if k.config.Group == nil {
+		return ""
+	}
+	defer func() { _ = recover() }() // then there is no group
+	return k.config.Group(tool)
+}
+
+// join returns the group of this name, for one tool more; nil if the name is empty, or
+// if there are as many groups as there may be tools. The caller holds mu.
+func (r *Registry) join(name string, k *compiled, now int64) *group {
+	g := r.groupNamed(name, k, now)
+	if g == nil {
+		return nil
+	}
+	if g.vacant != nil {
+		r.vacant.Remove(g.vacant)
+		g.vacant = nil
+	}
+	g.members.Add(1)
+	return g
+}
+
+// groupNamed returns the group of this name, made if there is none. The caller holds mu.
+func (r *Registry) groupNamed(name string, k *compiled, now int64) *group {
+	if name == "" {
+		return nil
+	}
+	if n := r.groups.Get(name); n != nil {
+		return &n.Value
+	}
+	if r.groups.Len() >= k.bound && !r.dropVacant(now) {
+		return nil
+	}
+	n := r.groups.Put(name, func(g *group) { g.snap.Store(k.groupBreaker.Initial) })
+	n.Value.name = n.Name()
+	return &n.Value
+}
+
+// part notes that a tool of the group has gone. The caller holds mu.
+func (r *Registry) part(g *group, now int64) {
+	if g == nil {
+		return
+	}
+	if g.members.Add(-1) == 0 {
+		r.vacate(g, now)
+	}
+}
+
+// vacate drops a group without tools, or remembers it for later if something is held
+// against it. The caller holds mu.
+func (r *Registry) vacate(g *group, now int64) {
+	g.since = now
+	if g.evict(now) {
+		r.groups.Delete(r.groups.Get(g.name))
+		return
+	}
+	g.vacant = r.vacant.PushBack(g)
+}
+
+// dropVacant drops one vacant group, and reports whether that worked. It looks at
+// maxLooks of them at most. The caller holds mu.
+func (r *Registry) dropVacant(now int64) bool {
+	for range min(maxLooks, r.vacant.Len()) {
+		front := r.vacant.Front()
+		g := front.Value.(*group)
+		if g.evict(now) {
+			r.vacant.Remove(front)
+			r.groups.Delete(r.groups.Get(g.name))
+			return true
+		}
+		r.vacant.MoveToBack(front)
+	}
+	return false
 }
 
 // paramsOf returns what applies to a tool: what Register was given, else
@@ -582,7 +764,7 @@ func (r *Registry) makeRoom(bound int, now int64) bool {
 		if n == nil {
 			return false
 		}
-		r.drop(n)
+		r.drop(n, now)
 		r.evicted.Add(1)
 	}
 	return true
@@ -660,13 +842,6 @@ func (e *entry) confirm(before *machine.Snapshot, now int64) bool {
 	return false
 }
 
-// evictedUnder returns the last snapshot of an entry.
-func evictedUnder(p *machine.Params) *machine.Snapshot {
-	s := *p.Initial
-	s.Evicted = true
-	return &s
-}
-
 // enqueue makes n the last candidate for eviction. The caller holds mu.
 func (r *Registry) enqueue(n *node) { n.Value.place = r.queue.PushBack(n) }
 
@@ -679,230 +854,10 @@ func (r *Registry) unqueue(n *node) {
 }
 
 // drop removes a node that is marked as evicted. The caller holds mu.
-func (r *Registry) drop(n *node) {
+func (r *Registry) drop(n *node, now int64) {
 	r.unqueue(n)
 	r.table.Delete(n)
-}
-
-// ErrRegistryFull is the error of Register when there is no room: MaxTools entries
-// are registered, or must not be evicted.
-var ErrRegistryFull = errors.New("toolhealth: registry is full")
-
-// ToolOptions is what Register says about one tool. What is nil stays as it was; so
-// the zero ToolOptions only makes the tool known.
-type ToolOptions struct {
-	// Breaker applies to the tool from now on, whatever SetConfig says of other tools,
-	// until the tool is removed.
-	Breaker *BreakerConfig
-	// Labels are shown in ToolHealth, for dashboards: a title, a server, a team. They
-	// are copied, and come before those of ToolSettings; an empty map shows none.
-	Labels map[string]string
-}
-
-// Register makes a tool known and keeps its entry from being evicted. A tool that is
-// known already keeps its state. After an error nothing has changed.
-func (r *Registry) Register(tool string, o ToolOptions) error {
-	switch {
-	case r.inert():
-		return nil
-	case tool == "":
-		return errors.New("toolhealth: Register: tool is \"\", must be a name")
-	}
-	var own *machine.Params
-	if o.Breaker != nil {
-		if err := o.Breaker.Validate(); err != nil {
-			return fmt.Errorf("toolhealth: Register: %.80q: %w", tool, err)
-		}
-		own = newParams(*o.Breaker)
-	}
-	n, a, err := r.register(tool, own, o.Labels, r.now())
-	if n != nil {
-		n.Value.deliver(&a, n.Name(), "", r.base, &r.hooks)
-	}
-	return err
-}
-
-func (r *Registry) register(tool string, own *machine.Params, labels map[string]string, now int64) (n *node, a machine.Answer, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	k := r.conf.Load()
-	n = r.table.Get(tool)
-	if n == nil && !r.makeRoom(k.bound, now) {
-		return nil, a, fmt.Errorf("%w: max_tools is %d, registering %.80q", ErrRegistryFull, k.config.MaxTools, tool)
-	}
-	if own != nil {
-		r.own[strings.Clone(tool)] = own
-	}
-	if n == nil {
-		n = r.put(tool, k)
-	} else {
-		r.unqueue(n)
-		a = n.Value.configure(r.paramsOf(tool, k), now)
-	}
-	if labels != nil {
-		labels = maps.Clone(labels)
-		n.Value.note(func(m *remark) { m.labels = labels })
-	}
-	return n, a, nil
-}
-
-// configure puts the entry under other params. The caller holds mu, so that the
-// params of an entry are those of the latest configuration.
-func (e *entry) configure(p *machine.Params, now int64) machine.Answer {
-	s := e.snap.Load()
-	if s == s.Params.Initial && e.snap.CompareAndSwap(s, p.Initial) {
-		return machine.Answer{} // most tools have never changed; they share one snapshot
-	}
-	var a machine.Answer
-	e.apply(&machine.Event{Op: machine.OpConfigure, Params: p}, now, &e.stats, &a)
-	return a
-}
-
-// Remove forgets a tool and what Register gave it, and reports whether there was
-// one. Permits of it that are still out report to no tool; its chain of transitions
-// ends without an event. If the name comes back it is another tool: its events do
-// not wait for hooks that still run for the old one.
-func (r *Registry) Remove(tool string) bool {
-	if r.inert() {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.own, tool)
-	n := r.table.Get(tool)
-	if n == nil {
-		return false
-	}
-	n.Value.snap.Store(evictedUnder(n.Value.snap.Load().Params)) // a change in between is lost with the entry
-	r.drop(n)
-	return true
-}
-
-// Len returns the number of entries.
-func (r *Registry) Len() int {
-	if r == nil {
-		return 0
-	}
-	return r.table.Len()
-}
-
-// Reset closes the tool's breaker, lifts a throttle or an isolation, and forgets
-// the streak, the growth and the learned lease; statistics stay. What was
-// admitted before changes nothing in the breaker. It reports whether there is
-// such a tool. If the tool is not mended, FailureThreshold more failures open the
-// breaker again. by names the operator, for Transition.By; it may be "".
-func (r *Registry) Reset(tool, by string) bool {
-	if r.inert() {
-		return false
-	}
-	n := r.table.Get(tool)
-	return n != nil && r.operate(n, machine.OpReset, by, r.now())
-}
-
-// Isolate holds the tool's breaker open until Reset. What was admitted before
-// changes nothing in the breaker. A tool that has not been called yet gets an
-// entry; mind the spelling, since without RegisteredOnly any name is a tool. It
-// reports whether the tool is held: not if it is unknown (see
-// Config.RegisteredOnly), or new and the registry is full. by names the operator, for
-// Transition.By and ToolHealth.IsolatedBy; it may be "".
-func (r *Registry) Isolate(tool, by string) bool {
-	if r.inert() {
-		return false
-	}
-	for now := r.now(); ; {
-		n, _ := r.entry(tool, now)
-		if n == nil {
-			return false
-		}
-		if r.operate(n, machine.OpIsolate, by, now) {
-			return true
-		}
-	}
-}
-
-// operate does what an operator asks for. It reports false if n has left the
-// registry.
-func (r *Registry) operate(n *node, op machine.Op, by string, now int64) bool {
-	by = strings.Clone(by) // it may be a part of a whole request
-	a, ok := r.change(n, &machine.Event{Op: op}, now)
-	if !ok {
-		return false
-	}
-	if op == machine.OpIsolate {
-		n.Value.note(func(m *remark) {
-			if a.Epoch > m.epoch { // of two operators the later one counts
-				m.by, m.epoch = by, a.Epoch
-			}
-		})
-	}
-	n.Value.deliver(&a, n.Name(), by, r.base, &r.hooks)
-	return true
-}
-
-// SetConfig puts another configuration in force, or returns every problem of that
-// configuration and changes nothing. Each tool keeps its state: a running cooldown keeps
-// its deadline, a streak stays, a lower threshold does not trip by itself. Only a
-// configuration that opens by no rule closes a breaker, unless it is isolated. Lowering
-// MaxTools evicts nothing by itself; the next new name does. It takes time in
-// proportion to the number of tools, during which no new name can enter.
-func (r *Registry) SetConfig(c Config) error {
-	if r == nil {
-		return nil
-	}
-	if err := c.Validate(); err != nil {
-		return err
-	}
-	if r.inert() {
-		return errors.New("toolhealth: SetConfig: the registry was not made by NewRegistry")
-	}
-	k := compile(c)
-	k.labels = r.conf.Load().labels
-	r.notifyClosed(r.reconfigure(k))
-	return nil
-}
-
-// reconfigure puts k in force and returns the breakers that this closes, whose hooks
-// have not been told yet.
-func (r *Registry) reconfigure(k *compiled) (closed []closing) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.now()
-	r.conf.Store(k)
-	for n := range r.table.All() {
-		if a := n.Value.configure(r.paramsOf(n.Name(), k), now); len(a.Changes) > 0 {
-			closed = append(closed, closing{n, a})
-		}
-	}
-	return closed
-}
-
-// closing is a breaker that a new configuration has closed.
-type closing struct {
-	n *node
-	a machine.Answer
-}
-
-// notifyClosed delivers every closing, also if a hook ends the goroutine: later
-// events of a tool wait for the earlier ones.
-func (r *Registry) notifyClosed(closed []closing) {
-	defer func() {
-		if len(closed) > 0 {
-			r.notifyClosed(closed)
-		}
-	}()
-	for len(closed) > 0 {
-		c := &closed[0]
-		closed = closed[1:]
-		c.n.Value.deliver(&c.a, c.n.Name(), "", r.base, &r.hooks)
-	}
-}
-
-// Config returns the configuration that is in force, as a copy.
-func (r *Registry) Config() Config {
-	if r.inert() {
-		return Config{}
-	}
-	return r.conf.Load().config.clone()
+	r.part(n.Value.group, now)
 }
 
 // OnTransition calls fn after each transition of a tool's breaker, on the
@@ -936,17 +891,19 @@ func (e *entry) guardStats() *guardStats { return madeOnce(&e.guard) }
 // admission is one admitted call. Its end is reported with succeed, report or
 // release, once.
 type admission struct {
-	node  *node // nil if the call is not tracked
-	epoch uint64
-	start int64 // time of admission
-	probe bool
+	node        *node // nil if the call is not tracked
+	start       int64 // time of admission
+	tool, group stamp.Ticket
 }
 
 // succeed reports the outcome that nearly all calls have.
 func (a *admission) succeed(r *Registry, now int64) {
 	e, took := &a.node.Value, max(now-a.start, 0)
 	e.stats.success(&e.stats.permitOK, took)
-	if s := e.snap.Load(); a.probe || !s.UnmovedBy(took) {
+	if a.group.Probe || !e.group.unmoved() {
+		r.settleGroup(a.node, &a.group, Verdict{}, took, now)
+	}
+	if s := e.snap.Load(); a.tool.Probe || !s.UnmovedBy(took) {
 		r.settle(a.node, a.settlement(), Verdict{}, took, now)
 	}
 }
@@ -960,22 +917,51 @@ func (a *admission) report(r *Registry, v Verdict, now int64) {
 	e, took := &a.node.Value, max(now-a.start, 0)
 	e.stats.outcome(&e.stats.permitOK, v, took, now)
 	defer e.stats.settled.Add(1) // also if a hook ends the goroutine
-	r.settle(a.node, a.settlement(), v, took, now)
+	defer r.settle(a.node, a.settlement(), v, took, now)
+	r.settleGroup(a.node, &a.group, v, took, now)
 }
 
 // release gives the admission back unused and counts no outcome.
 func (a *admission) release(r *Registry) {
 	defer a.node.Value.stats.settled.Add(1)
-	if a.probe {
-		r.returnProbe(a.node, a.epoch)
+	a.returnProbes(r)
+}
+
+// returnProbes gives back the probes that the call has, if any.
+func (a *admission) returnProbes(r *Registry) {
+	if a.tool.Probe {
+		ev := a.event(machine.OpRelease)
+		defer r.apply(a.node, &ev, r.now())
+	}
+	if a.group.Probe {
+		ev := a.groupEvent(machine.OpRelease)
+		r.applyGroup(a.node.Value.group, &ev, r.now())
 	}
 }
 
-// returnProbe gives back the probe that n gave out in this epoch.
-func (r *Registry) returnProbe(n *node, epoch uint64) {
-	r.apply(n, &machine.Event{Op: machine.OpRelease, Epoch: epoch, Probe: true}, r.now())
+// keepAlive renews the leases of the probes that the call has, if any.
+func (a *admission) keepAlive(r *Registry) {
+	if a.group.Probe {
+		ev := a.groupEvent(machine.OpKeepAlive)
+		r.applyGroup(a.node.Value.group, &ev, r.now())
+	}
+	if a.tool.Probe {
+		ev := a.event(machine.OpKeepAlive)
+		r.apply(a.node, &ev, r.now())
+	}
 }
 
 func (a *admission) settlement() *machine.Event {
-	return &machine.Event{Op: machine.OpSettle, Epoch: a.epoch, Probe: a.probe}
+	ev := a.event(machine.OpSettle)
+	return &ev
+}
+
+// event returns an event of the tool's breaker.
+func (a *admission) event(op machine.Op) machine.Event {
+	return machine.Event{Op: op, Epoch: a.tool.ToolEpoch(a.node.Value.snap.Load().Epoch), Probe: a.tool.Probe}
+}
+
+// groupEvent returns an event of the group's breaker.
+func (a *admission) groupEvent(op machine.Op) machine.Event {
+	return machine.Event{Op: op, Epoch: a.group.GroupEpoch(a.node.Value.group.snap.Load().Epoch), Probe: a.group.Probe}
 }

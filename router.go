@@ -238,9 +238,12 @@ type Refusal struct {
 	// and the cooldown after it; the probe's verdict may come sooner. Where the wait
 	// is unknown it is one cooldown (isolated, unknown tool) or one second (busy).
 	RetryAfter time.Duration
-	Streak     int    // consecutive failures of the tool
-	Kind       Kind   // kind of the last failure that counted; KindNone without one
-	InRow      uint64 // consecutive refusals of the tool, this one included
+	// Group is the group that refuses, for people; "" if the tool does by itself. With it,
+	// Streak and Kind are those of the group.
+	Group  string
+	Streak int    // consecutive failures of the tool
+	Kind   Kind   // kind of the last failure that counted; KindNone without one
+	InRow  uint64 // consecutive refusals of the tool, this one included
 }
 
 // Error returns the text for the model.
@@ -280,13 +283,14 @@ func (r *Refusal) MarshalJSON() ([]byte, error) {
 	return json.Marshal(j)
 }
 
-// LogValue returns tool, reason, retry_after, streak, kind and refused_in_row.
+// LogValue returns tool, group, reason, retry_after, streak, kind and refused_in_row.
 func (r *Refusal) LogValue() slog.Value {
 	if r == nil {
 		return slog.Value{}
 	}
 	var a attributes
 	a.text("tool", r.Tool)
+	a.text("group", r.Group)
 	a.reason(r.Reason)
 	a.wait("retry_after", r.hint())
 	a.number("streak", uint64(max(r.Streak, 0)))
@@ -393,8 +397,8 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 	if r.inert() {
 		return untracked(tool), nil
 	}
-	if n, epoch := r.admitFast(tool); n != nil {
-		return Permit{node: n, gate: g, start: r.now(), stamp: stamp.New(epoch, false)}, nil
+	if n, epoch, group := r.admitFast(tool); n != nil {
+		return Permit{node: n, gate: g, start: r.now(), stamp: stamp.New(stamp.Ticket{Epoch: epoch}, stamp.Ticket{Epoch: group})}, nil
 	}
 	now := r.now()
 	want := request{permit: true}
@@ -438,17 +442,17 @@ func (g *Gate) offer(tools []string, substitutes func(tool string) []string) (of
 	return offer, leaveOut
 }
 
-func newPermit(g *Gate, tool string, n *node, a machine.Answer, now int64) Permit {
+func newPermit(g *Gate, tool string, n *node, a answer, now int64) Permit {
 	if n == nil {
 		return untracked(tool)
 	}
-	return Permit{node: n, gate: g, start: now, stamp: stamp.New(a.Epoch, a.Probe)}
+	return Permit{node: n, gate: g, start: now, stamp: stamp.New(a.tickets())}
 }
 
 // startOf returns when a call starts that asked at now and got the answer a: a hook's
 // time is not the tool's.
-func (r *Registry) startOf(a *machine.Answer, now int64) int64 {
-	if len(a.Changes) == 0 {
+func (r *Registry) startOf(a *answer, now int64) int64 {
+	if !a.changed() {
 		return now
 	}
 	return r.now()
@@ -456,10 +460,13 @@ func (r *Registry) startOf(a *machine.Answer, now int64) int64 {
 
 func untracked(tool string) Permit { return Permit{node: nametable.Loose[entry](tool)} }
 
-func newRefusal(tool string, n *node, a machine.Answer) *Refusal {
+func newRefusal(tool string, n *node, a answer) *Refusal {
 	r := &Refusal{Tool: tool, Reason: StopReason(a.Reason), RetryAfter: time.Duration(a.Wait), InRow: 1}
 	if n != nil {
 		s := n.Value.snap.Load()
+		if a.byGroup {
+			s, r.Group = n.Value.group.snap.Load(), n.Value.group.name
+		}
 		r.Tool, r.Streak, r.Kind, r.InRow = n.Name(), int(s.Streak), Kind(s.Kind), n.Value.stats.refusedInRow()
 	}
 	return r
@@ -486,13 +493,17 @@ func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
 	}
 	s, now := n.Value.snap.Load(), r.now()
 	reason, wait, _ := s.Refusal(now)
-	switch {
-	case s.Params.ObserveOnly, reason == machine.Admitted, reason == machine.RateLimited && (o == OutcomeThrottled || s.State == machine.Closed):
+	group, longer := n.Value.group.refusal(now)
+	switch own := reason != machine.Admitted && !s.Params.ObserveOnly; {
+	case own && reason == machine.RateLimited && (o == OutcomeThrottled || s.State == machine.Closed):
+		own = false
+		fallthrough
+	case !own && group == StopNone:
 		return StopNone, 0
-	case reason == machine.Isolated:
-		return StopIsolated, time.Duration(wait)
+	case own && reason == machine.Isolated, !own && group == StopIsolated:
+		return StopIsolated, time.Duration(max(wait, longer))
 	}
-	return StopCircuitOpen, time.Duration(wait)
+	return StopCircuitOpen, time.Duration(max(wait, longer))
 }
 
 // bounded returns a stated wait as the call that heard it has to keep it: the
@@ -540,7 +551,7 @@ type Permit struct {
 }
 
 func (p *Permit) admission() admission {
-	return admission{node: p.node, epoch: p.stamp.Epoch(), start: p.start, probe: p.stamp.Probe()}
+	return admission{node: p.node, start: p.start, tool: p.stamp.Tool(), group: p.stamp.Group()}
 }
 
 // Tool returns the name of the tool to call: a substitute's if the call was
@@ -553,8 +564,8 @@ func (p *Permit) Tool() string {
 	return p.node.Name()
 }
 
-// Probe reports whether this call is the one that decides whether its tool is well
-// again.
+// Probe reports whether this call is the one that decides whether its tool, or its
+// group, is well again.
 func (p *Permit) Probe() bool { return p.stamp.Probe() }
 
 // Tracked reports whether the outcome will be kept. It is not if the registry is full
@@ -605,8 +616,8 @@ func (p *Permit) KeepAlive() {
 	if !p.stamp.Probe() || p.stamp.Settled() {
 		return
 	}
-	r := p.gate.Registry
-	r.apply(p.node, &machine.Event{Op: machine.OpKeepAlive, Epoch: p.stamp.Epoch(), Probe: true}, r.now())
+	a := p.admission()
+	a.keepAlive(p.gate.Registry)
 }
 
 // Candidate is a tool that a call tried or wanted to try.

@@ -115,13 +115,13 @@ func TestLoad_ReportsEveryProblem(t *testing.T) {
 toolhealth: config: breaker.failure_threshold is -1, must be 0 or more
 toolhealth: config: breaker.probe_timeout is 30, must be a duration such as "30s"
 toolhealth: config: policy.timeout is "10", must be a duration such as "30s"
-toolhealth: config: tools["a"].x is unknown, must be one of breaker, policy, substitutes, labels
+toolhealth: config: tools["a"].x is unknown, must be one of breaker, policy, substitutes, labels, group
 toolhealth: config: tools["b"].policy is [], must be an object
 toolhealth: config: tools["b"].labels is {"n": 1}, must be an object of texts such as {"team": "search"}
 toolhealth: config: max_tools is 1.5, must be a whole number
 toolhealth: config: registered_only is 1, must be true or false
 toolhealth: config: deadline_floor is "-1s", must be between 0s and 87600h0m0s
-toolhealth: config: zones is unknown, must be one of breaker, policy, tools, max_tools, registered_only, deadline_floor
+toolhealth: config: zones is unknown, must be one of breaker, policy, tools, max_tools, registered_only, group_breaker, group_server_errors, group_separator, deadline_floor
 toolhealth: config: breaker.recovery_growth is 0.25, must be 0, or between 1 and 1000
 toolhealth: config: policy.jitter is 2, must be between 0 and 1
 toolhealth: config: tools is the key "", must be a name that is not empty

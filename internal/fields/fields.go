@@ -62,6 +62,16 @@ func (t Table) Read(data []byte) Problems {
 // values that Read starts from.
 func (t Table) JSON(base Table) ([]byte, error) { return t.write("", base) }
 
+// Rule adds a condition to the field of this name; see [Field.Rule].
+func (t Table) Rule(name string, right func() string) Table {
+	for i := range t {
+		if t[i].name == name {
+			t[i] = t[i].Rule(right)
+		}
+	}
+	return t
+}
+
 // Resolve puts the default into each number that is zero, and zero into each that is
 // Off. After it, zero means off.
 func (t Table) Resolve() {

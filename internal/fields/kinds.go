@@ -177,6 +177,13 @@ func Bool(name string, b *bool) Field {
 	}
 }
 
+// Text is a text. It is left out of JSON if it is empty.
+func Text(name string, text *string) Field {
+	f := whole(name, text, `a text such as "a"`, func() bool { return *text == "" })
+	f.text = func() string { return fmt.Sprintf("%.80q", *text) }
+	return f
+}
+
 // Names is a list of names, in JSON an array of texts. It is left out if it is empty.
 // An array replaces the whole list.
 func Names(name string, list *[]string) Field {

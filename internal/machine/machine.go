@@ -101,6 +101,12 @@ type Event struct {
 	RetryAfter int64   // OpSettle: the wait that a throttle or a failure stated; zero or less means none
 	Ended      uint64  // OpSettle: successes and failures of the tool, this call included
 
+	// Source tells the tools of a group apart; zero in the breaker of a tool. By name, an
+	// outcome is the probe's verdict only if it is of the source that took the probe.
+	Source uint64 // OpAdmit, OpSettle
+	// Once says that failures in a row of this source, each Once, count as one.
+	Once bool // OpSettle
+
 	LeaseFloor int64   // OpAdmit: the shortest lease of a probe
 	Hooked     bool    // OpAdmit: hooks will be told of a probe before it begins, and OpBegin will follow
 	NoProbe    bool    // OpAdmit: the caller must not be the probe
@@ -182,6 +188,10 @@ type past struct {
 	// window.
 	windowSince int64
 	windowEnded uint64 // calls that had ended before it began
+
+	// source is, closed with a streak, the source of the last failure that counted, if
+	// that was Once, else zero; half-open, the source of the probe.
+	source uint64
 }
 
 // amend puts s before a past of its own, changed by change.
@@ -408,7 +418,9 @@ func (s *Snapshot) admit(ev *Event, now int64, a *Answer) Cause {
 	if ev.Hooked && lease != Forever { // a hook that hangs must not keep the probe forever
 		s.untold, s.Until = true, later(now, max(lease, s.Params.Patience()))
 	}
-	s.amend(func(p *past) { p.lease, p.cooldown = lease, s.Params.cooldown(p.failed, ev.Draw) })
+	s.amend(func(p *past) {
+		p.lease, p.cooldown, p.source = lease, s.Params.cooldown(p.failed, ev.Draw), ev.Source
+	})
 	return CauseProbeAdmitted
 }
 
@@ -435,7 +447,7 @@ func (s *Snapshot) settle(ev *Event, now int64) Cause {
 		s.settleOpen(ev, now)
 		return CauseNone
 	}
-	if current && (ev.ByName || ev.Probe) {
+	if current && (ev.Probe || ev.ByName && ev.Source == s.source) {
 		return s.settleProbe(ev, now)
 	}
 	return CauseNone
@@ -467,6 +479,9 @@ func (s *Snapshot) fail(ev *Event, now int64) Cause {
 	if s.Params.window > 0 && now-s.failedAt > s.Params.window {
 		s.Streak = 0
 	}
+	if s.countedOnce(ev) {
+		return CauseNone
+	}
 	s.countFailure(ev)
 	s.failedAt = now
 	tooMany := s.Params.rate > 0 && s.countInWindow(ev, now)
@@ -480,6 +495,22 @@ func (s *Snapshot) fail(ev *Event, now int64) Cause {
 	}
 	s.throttle(ev, now)
 	return CauseNone
+}
+
+// countedOnce reports whether the failure counts as one with the last. If not, it is
+// the one that the next may count with.
+func (s *Snapshot) countedOnce(ev *Event) bool {
+	var source uint64
+	if ev.Once {
+		source = ev.Source
+	}
+	if s.Streak > 0 && source != 0 && source == s.source {
+		return true
+	}
+	if source != s.source {
+		s.amend(func(p *past) { p.source = source })
+	}
+	return false
 }
 
 // countInWindow counts a failure in the window of FailureRate, or begins the next
@@ -601,7 +632,7 @@ func (s *Snapshot) closeAt(now int64) {
 func (s *Snapshot) begin(state State, since, until int64) {
 	s.State, s.Since, s.Until = state, since, until
 	s.isolated, s.limited, s.lost, s.untold, s.undecided = false, false, false, false, 0
-	s.amend(func(p *past) { p.lease, p.cooldown = 0, 0 })
+	s.amend(func(p *past) { p.lease, p.cooldown, p.source = 0, 0, 0 })
 }
 
 // endPasses ends a row of successful probes.

@@ -26,6 +26,10 @@ type Node[V any] struct {
 // Name returns the node's name.
 func (n *Node[V]) Name() string { return n.name }
 
+// Hash returns a number that is the same for every node of the name in one table, and
+// another one for nearly every other name.
+func (n *Node[V]) Hash() uint64 { return n.hash }
+
 // NameRef returns a pointer to the name, which must not be changed. The pointer keeps
 // the node alive, and has half the size of a string.
 func (n *Node[V]) NameRef() *string { return &n.name }

@@ -8,31 +8,55 @@ import (
 	"unsafe"
 )
 
-func TestStamp_KeepsEpochAndFlagsApart(t *testing.T) {
-	for _, epoch := range []uint64{0, 1, math.MaxUint32, math.MaxUint32 + 1, 1<<62 - 1} {
-		for _, probe := range []bool{false, true} {
-			s := New(epoch, probe)
-			for _, settled := range []bool{false, true, true} {
-				if got := s.Settled(); got != settled {
-					t.Errorf("epoch %d: settled %v, want %v", epoch, got, settled)
-				}
-				if got := s.Epoch(); got != epoch {
-					t.Errorf("epoch %d, want %d", got, epoch)
-				}
-				if got := s.Probe(); got != probe {
-					t.Errorf("epoch %d: probe %v, want %v", epoch, got, probe)
-				}
-				if got := s.Settle(); got == settled {
-					t.Errorf("epoch %d: Settle is %v, only the first may be true", epoch, got)
+func TestStamp_KeepsEpochsAndFlagsApart(t *testing.T) {
+	epochs := []uint64{0, 1, 1<<29 - 1, 1 << 29, math.MaxUint32, math.MaxUint32 + 1, 1<<62 - 1}
+	for _, tool := range epochs {
+		for _, group := range epochs {
+			for flags := range 4 {
+				want := [2]Ticket{{tool, flags&1 != 0}, {group, flags&2 != 0}}
+				s := New(want[0], want[1])
+				for _, settled := range []bool{false, true, true} {
+					if got := s.Settled(); got != settled {
+						t.Errorf("%v: settled %v, want %v", want, got, settled)
+					}
+					got := [2]Ticket{s.Tool(), s.Group()}
+					got[0].Epoch, got[1].Epoch = got[0].ToolEpoch(tool), got[1].GroupEpoch(group)
+					if got != want {
+						t.Errorf("%v, want %v", got, want)
+					}
+					if got := s.Settle(); got == settled {
+						t.Errorf("%v: Settle is %v, only the first may be true", want, got)
+					}
 				}
 			}
 		}
 	}
 }
 
+func TestTicket_EpochIsTheLastOneWithItsBits(t *testing.T) {
+	for _, c := range []struct{ epoch, present, tool, group uint64 }{
+		{7, 7, 7, 7},
+		{7, 8, 7, 7},
+		{1<<32 + 7, 1<<32 + 9, 1<<32 + 7, 1<<32 + 7},
+		{1<<32 - 1, 1 << 32, 1<<32 - 1, 1<<32 - 1},
+		{7, 1<<29 + 6, 7, 7},
+		{7, 1<<29 + 7, 7, 1<<29 + 7}, // so many changes later it cannot be told apart
+		{7, 1<<32 + 6, 7, 1<<32 - 1<<29 + 7},
+		{7, 1<<32 + 7, 1<<32 + 7, 1<<32 + 7},
+	} {
+		s := New(Ticket{Epoch: c.epoch}, Ticket{Epoch: c.epoch})
+		if tool := s.Tool().ToolEpoch(c.present); tool != c.tool {
+			t.Errorf("%d as of %d is %d, want %d", c.epoch, c.present, tool, c.tool)
+		}
+		if group := s.Group().GroupEpoch(c.present); group != c.group {
+			t.Errorf("%d as of %d is %d in a group, want %d", c.epoch, c.present, group, c.group)
+		}
+	}
+}
+
 func TestStamp_OneOfManyCallersSettles(t *testing.T) {
 	for range 200 {
-		s := New(7, true)
+		s := New(Ticket{7, true}, Ticket{})
 		var first atomic.Int64
 		var wg sync.WaitGroup
 		for range 8 {

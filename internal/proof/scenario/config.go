@@ -16,7 +16,7 @@ import (
 
 var (
 	// registryKeys are the keys of config and reconfigure that are not BreakerConfig's.
-	registryKeys = []string{"max_tools", "registered_only"}
+	registryKeys = []string{"max_tools", "registered_only", "group_separator", "group_server_errors"}
 	// policyKeys are the keys of tool that are of its policy; all others are of its
 	// breaker.
 	policyKeys = []string{"max_attempts", "timeout", "side_effects", "detach"}
@@ -75,6 +75,12 @@ func configureRegistry(s *toolhealth.Settings, set []keyValue) error {
 	whole, breaker := split(set, registryKeys)
 	whole["breaker"] = breaker
 	return whole.readInto(s)
+}
+
+// configureGroups changes s by the settings of group.
+func configureGroups(s *toolhealth.Settings, set []keyValue) error {
+	_, breaker := split(set, nil)
+	return object{"group_breaker": breaker}.readInto(s)
 }
 
 // configureGuard changes s by the settings of guard.

@@ -68,9 +68,10 @@ var (
 	doneKeys = keyTable{
 		"kind": readText[toolhealth.Kind], "retry_after": readDuration, "not_sent": readBool,
 	}
-	waitKeys   = keyTable{"retry_after": readDuration}
-	countKeys  = keyTable{"admitted": readCount, "probe": readCount, "refused": readCount}
-	healthKeys = keyTable{
+	operatorKeys = keyTable{"by": readName}
+	waitKeys     = keyTable{"retry_after": readDuration}
+	countKeys    = keyTable{"admitted": readCount, "probe": readCount, "refused": readCount}
+	healthKeys   = keyTable{
 		"state": readText[toolhealth.State], "status": readText[toolhealth.HealthStatus],
 		"available": readBool, "probe_due": readBool, "retry_after": readDuration, "reason": readReason,
 		"score": readFloat, "ewma": readFloat, "success_rate": readFloat,
@@ -78,6 +79,12 @@ var (
 		"throttled": readCount, "neutral": readCount, "refused": readCount,
 		"consecutive_failures": readCount, "trips": readCount, "would_refuse": readCount, "rejected_in_row": readCount, "refused_in_row": readCount,
 		"average": readDuration, "average_success": readDuration, "max": readDuration,
+		"group": readName, "isolated_by": readName, "down_for": readDuration, "last_failure": readText[toolhealth.Kind],
+		"refused_rate_limited": readCount, "refused_circuit_open": readCount,
+	}
+	groupKeys = keyTable{
+		"state": readText[toolhealth.State], "available": readBool, "reason": readReason, "retry_after": readDuration,
+		"consecutive_failures": readCount, "tools": readCount,
 	}
 	summaryKeys = keyTable{
 		"overall": readText[toolhealth.HealthStatus], "tools": readCount, "unavailable": readCount,

@@ -71,6 +71,8 @@ func (st *stage) setUp(steps []Step) (line int, err error) {
 			substitutes[step.tool] = append(substitutes[step.tool], step.names...)
 		case "guard":
 			err = configureGuard(&settings, step.set)
+		case "group":
+			err = configureGroups(&settings, step.set)
 		}
 		if err != nil {
 			return line, err
@@ -83,7 +85,8 @@ func (st *stage) setUp(steps []Step) (line int, err error) {
 	st.registry.OnTransition(func(t toolhealth.Transition) {
 		st.mu.Lock()
 		defer st.mu.Unlock()
-		st.events[t.Tool] = append(st.events[t.Tool], t.From.String()+">"+t.To.String())
+		name := t.Tool + t.Group // one of them is empty
+		st.events[name] = append(st.events[name], t.From.String()+">"+t.To.String())
 	})
 	if st.router, err = toolhealth.NewHealthRouter(substitutes); err != nil {
 		return line, err
@@ -166,10 +169,10 @@ func (st *stage) do(step *Step) error {
 		return st.health(step)
 	case "summary":
 		return st.summary(step)
-	case "isolate":
-		st.registry.Isolate(step.tool, "")
-	case "reset":
-		st.registry.Reset(step.tool, "")
+	case "group":
+		return st.group(step)
+	case "isolate", "reset", "isolate_group", "reset_group":
+		return st.operate(step)
 	case "remove":
 		st.registry.Remove(step.tool)
 	case "reconfigure":
@@ -343,7 +346,42 @@ func (st *stage) health(step *Step) error {
 		"consecutive_failures": uint64(h.ConsecutiveFailures), "trips": h.Trips,
 		"would_refuse": h.WouldRefuse, "refused_in_row": h.RefusedInRow, "rejected_in_row": h.RejectedInRow,
 		"average": h.Average, "average_success": h.AverageSuccess, "max": h.Max,
+		"group": h.Group, "isolated_by": h.IsolatedBy, "down_for": sinceOrZero(h.DownSince), "last_failure": h.LastFailure.String(),
+		"refused_rate_limited": h.RefusedByReason[toolhealth.StopRateLimited],
+		"refused_circuit_open": h.RefusedByReason[toolhealth.StopCircuitOpen],
 	})
+}
+
+func sinceOrZero(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return time.Since(t)
+}
+
+// group compares the health of one group; without any, a group is as if it were new.
+func (st *stage) group(step *Step) error {
+	h := toolhealth.GroupHealth{Available: true}
+	for _, g := range st.registry.HealthSummary().Groups {
+		if g.Group == step.tool {
+			h = g
+		}
+	}
+	return st.compare(step, "", map[string]any{
+		"state": h.State.String(), "available": h.Available, "reason": h.Reason.Detail(), "retry_after": h.RetryAfter,
+		"consecutive_failures": uint64(h.ConsecutiveFailures), "tools": uint64(h.Tools),
+	})
+}
+
+// operate does what an operator asks for.
+func (st *stage) operate(step *Step) error {
+	by, _ := valueOf[string](step.set, "by")
+	act := map[string]func(name, by string) bool{
+		"isolate": st.registry.Isolate, "reset": st.registry.Reset,
+		"isolate_group": st.registry.IsolateGroup, "reset_group": st.registry.ResetGroup,
+	}[step.verb]
+	act(step.tool, by)
+	return nil
 }
 
 func (st *stage) summary(step *Step) error {

@@ -90,7 +90,7 @@ func Parse(file string, text []byte) (*Scenario, error) {
 const maxRepeat = 100_000
 
 // setupVerbs must stand before all others.
-var setupVerbs = []string{"config", "tool", "fallback", "guard"}
+var setupVerbs = []string{"config", "tool", "fallback", "guard", "group"}
 
 var errUnknownVerb = errors.New("unknown verb")
 
@@ -116,6 +116,9 @@ func (l *lineReader) start(line int, words []string) {
 
 func (l *lineReader) read() error {
 	verb := l.step.verb
+	if verb == "group" && l.step.expects {
+		verb = "the line of a group" // in a summary, and no setting
+	}
 	if !slices.Contains(setupVerbs, verb) {
 		l.begun = true
 	} else if l.begun {
@@ -165,8 +168,12 @@ func (l *lineReader) readVerb() error {
 		return l.health()
 	case "summary":
 		return l.expectKeys(summaryKeys)
-	case "isolate", "reset", "remove":
+	case "group":
+		return l.group()
+	case "remove", "isolate_group", "reset_group":
 		return l.toolThen(nil)
+	case "isolate", "reset":
+		return l.toolThen(func() error { return l.keys(operatorKeys.read) })
 	case "transitions":
 		return l.transitions()
 	case "call":
@@ -403,6 +410,15 @@ func (l *lineReader) health() error {
 		return nil
 	}
 	return l.expectKeys(healthKeys)
+}
+
+// group reads the settings of all groups, or the expected health of one.
+func (l *lineReader) group() error {
+	if l.step.expects {
+		return l.toolThen(func() error { return l.expectKeys(groupKeys) })
+	}
+	settings := usualSettings()
+	return l.settings(nil, func(set []keyValue) error { return configureGroups(&settings, set) })
 }
 
 func (l *lineReader) transitions() error {

@@ -55,8 +55,15 @@
 // file. [Guard.SetSettings] changes them while they are in use. In every configuration a
 // field that is zero has its default, and [Off] switches its rule off.
 //
+// Tools behind one server, such as those of an MCP server, may be in a group, by
+// Settings.GroupSeparator or [Config].Group. A group is one more breaker, which counts
+// what says that the server cannot be reached: lost connections, and time-outs, of which
+// those of one tool in a row count once. Any answer, a bad one too, shows that the server is
+// there. So a dead server costs three failing calls and not three of each tool, and one
+// probe of one tool brings all of them back.
+//
 // An operator can hold a tool open with [Registry.Isolate], close it with
-// [Registry.Reset], and change every rule with [Registry.SetConfig] while it is in use.
+// [Registry.Reset], do the same with [Registry.IsolateGroup] and [Registry.ResetGroup], and change every rule with [Registry.SetConfig] while it is in use.
 // [Registry.OnTransition] reports every change, in order.
 //
 // # Health

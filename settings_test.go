@@ -465,3 +465,69 @@ func TestGuard_SetSettingsWhileInUse(t *testing.T) {
 	assert.Equal(t, two, g.Settings())
 	assert.Zero(t, healthOf(t, g.Registry(), "a").InFlight)
 }
+
+func TestLoad_Groups(t *testing.T) {
+	s, err := Load(strings.NewReader(`{
+		"group_breaker": {"failure_threshold": 5}, "group_server_errors": true, "group_separator": "/",
+		"tools": {"plain": {"group": "mcp"}}
+	}`))
+	require.NoError(t, err)
+	want := DefaultBreakerConfig()
+	want.FailureThreshold = 5
+	assert.Equal(t, 5, s.GroupBreaker.FailureThreshold)
+	assert.Equal(t, want.resolved(), s.GroupBreaker.resolved())
+	g, err := New(s)
+	require.NoError(t, err)
+	r := g.Registry()
+	for _, tool := range []string{"mcp/a", "plain", "other"} {
+		r.AllowRequest(tool)
+	}
+	assert.Equal(t, []string{"mcp", "mcp", ""}, []string{
+		healthOf(t, r, "mcp/a").Group, healthOf(t, r, "plain").Group, healthOf(t, r, "other").Group,
+	})
+	for range 4 {
+		r.Record("mcp/a", Verdict{Outcome: OutcomeFailure, Kind: KindServerError}, 0)
+	}
+	assert.True(t, r.Available("plain"))
+	r.Record("mcp/a", Verdict{Outcome: OutcomeFailure, Kind: KindServerError}, 0)
+	assert.False(t, r.Available("plain"), "five server errors of the host")
+
+	again, err := json.Marshal(s)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{
+		"group_breaker": {"failure_threshold": 5}, "group_server_errors": true, "group_separator": "/",
+		"tools": {"plain": {"group": "mcp"}}
+	}`, string(again))
+}
+
+func TestSettings_GroupsHaveNoRulesForTools(t *testing.T) {
+	s := Settings{GroupBreaker: DefaultBreakerConfig(), GroupSeparator: "/", Group: func(string) string { return "" }}
+	s.GroupBreaker.SlowCallDuration, s.GroupBreaker.FailureRate, s.GroupBreaker.MaxInFlight = time.Second, 0.5, 3
+	assert.EqualError(t, s.Validate(), `toolhealth: config: group_breaker.slow_call_duration is 1s, must be off: it is a rule for the breakers of tools
+toolhealth: config: group_breaker.failure_rate is 0.5, must be off: it is a rule for the breakers of tools
+toolhealth: config: group_breaker.max_in_flight is 3, must be off: it is a rule for the breakers of tools
+toolhealth: config: group_separator is "/", must be empty, because Group is set`)
+	off := DefaultBreakerConfig()
+	off.SlowCallDuration, off.FailureRate, off.MaxInFlight = Off, Off, Off
+	assert.NoError(t, Settings{GroupBreaker: off}.Validate())
+	assert.NoError(t, Config{GroupBreaker: off}.Validate())
+	assert.Error(t, Config{GroupBreaker: s.GroupBreaker}.Validate())
+}
+
+func TestGuard_SetSettingsKeepsTheGrouping(t *testing.T) {
+	g := newWith(t, Settings{GroupSeparator: "/", Tools: map[string]ToolSettings{"a": {Group: "x"}, "b": {}}})
+	s := g.Settings()
+	s.GroupSeparator = "|"
+	s.Tools = map[string]ToolSettings{"a": {Group: "y"}, "b": {Group: "x"}, "new": {Group: "x"}}
+	assert.EqualError(t, g.SetSettings(s), `toolhealth: config: group_separator is "|", must be "/" as before: tools stay in their groups
+toolhealth: config: tools["a"].group is "y", must be "x" as before: tools stay in their groups
+toolhealth: config: tools["b"].group is "x", must be "" as before: tools stay in their groups`)
+	s.GroupSeparator, s.Tools = "/", map[string]ToolSettings{"a": {Group: "x"}, "new": {Group: "x"}}
+	s.GroupBreaker = BreakerConfig{FailureThreshold: 1, RecoveryDuration: time.Minute}
+	require.NoError(t, g.SetSettings(s))
+	r := g.Registry()
+	r.Record("new", Verdict{Outcome: OutcomeFailure, Kind: KindConnection, Retryable: true}, 0)
+	assert.False(t, r.Available("a"), "both are in x, whose breaker has changed")
+	r.AllowRequest("mcp/a")
+	assert.Equal(t, "mcp", healthOf(t, r, "mcp/a").Group)
+}

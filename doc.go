@@ -63,8 +63,9 @@
 // probe of one tool brings all of them back.
 //
 // An operator can hold a tool open with [Registry.Isolate], close it with
-// [Registry.Reset], do the same with [Registry.IsolateGroup] and [Registry.ResetGroup], and change every rule with [Registry.SetConfig] while it is in use.
-// [Registry.OnTransition] reports every change, in order.
+// [Registry.Reset], do the same to a group, and change every rule with
+// [Registry.SetConfig] while it is in use. [Registry.OnTransition] reports every change,
+// in order.
 //
 // # Health
 //

@@ -34,8 +34,8 @@ import (
 // Memory is at most about 400 bytes for each entry, and the names themselves: a
 // runtime that passes on names of any length should cut them, or set
 // RegisteredOnly. There are at most as many groups as tools: a tool for which there is no
-// room has none, and a group without tools fades like an entry. Counters by kind and reason are made when they are needed, and take
-// up to 530 bytes more.
+// room has none, and a group without tools fades like an entry. Counters by kind and
+// reason are made when they are needed, and take up to 530 bytes more.
 //
 // All methods may be called from any goroutine. AllowRequest, Available and the
 // Record methods take no lock, except for the first call of a new name. They

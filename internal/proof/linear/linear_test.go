@@ -57,6 +57,8 @@ type input struct {
 	took      time.Duration
 	wait      time.Duration
 	threshold int
+	source    int  // in a group: the tool
+	once      bool // in a group: the outcome is a time-out
 }
 
 // output is the answer to a call. A field that the call does not answer is zero.
@@ -84,13 +86,13 @@ type breakerState struct {
 
 // step reports whether the model gives this answer, and returns its next state.
 func step(s breakerState, in input, out output) (bool, breakerState) {
-	report := model.Report{Outcome: in.outcome, Kind: "timeout", Took: in.took, RetryAfter: in.wait}
+	report := model.Report{Outcome: in.outcome, Kind: "timeout", Took: in.took, RetryAfter: in.wait, Source: in.source, Once: in.once}
 	switch in.what {
 	case "ask":
-		a, _ := s.b.Ask(in.now)
+		a, _ := s.b.AskAs(in.now, in.source)
 		return out.ok == (a.Reason == "none"), s
 	case "allow":
-		a, _ := s.b.Ask(in.now)
+		a, _ := s.b.AskAs(in.now, in.source)
 		s.epochs[in.permit], s.probes[in.permit] = int8(a.Epoch), a.Probe
 		return out.reason == a.Reason && out.wait == a.Wait && out.probe == a.Probe, s
 	case "available":

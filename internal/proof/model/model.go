@@ -71,6 +71,10 @@ type Breaker struct {
 	WindowBegan  time.Duration // beginning of the rate's window
 	WindowBefore int           // calls that had ended before it began
 	WindowFailed int           // failures in it; zero if there is no window
+
+	// Of a group, whose tools are numbered from one:
+	Repeated int // closed: the tool whose time-out was counted last, zero if another failure was
+	Prober   int // half-open: the tool that took the probe
 }
 
 // New returns the breaker of a tool that was never called.
@@ -96,6 +100,9 @@ type Report struct {
 	Took       time.Duration
 	RetryAfter time.Duration
 	Ended      int // ended calls of the tool, this one included
+
+	Source int  // of a group: the tool
+	Once   bool // of a group: such failures of one tool in a row count as one
 }
 
 // Answer is the answer to a caller.
@@ -180,7 +187,9 @@ func (b *Breaker) enter(state, cause string, when time.Duration) *Event {
 	if state != "open" {
 		b.Due, b.Isolated, b.Stated, b.Lost = 0, false, false, false
 	}
+	b.Repeated = 0
 	if state != "half-open" {
+		b.Prober = 0
 		b.LeaseEnd, b.LeaseFor, b.Cooldown, b.Untold = 0, 0, 0, false
 	}
 	return e
@@ -261,6 +270,15 @@ func (b Breaker) Look(now time.Duration) Answer {
 
 // Ask asks for the admission of one caller. No hook is told of it.
 func (b *Breaker) Ask(now time.Duration) (Answer, []Event) { return b.ask(now, false) }
+
+// AskAs is Ask on behalf of a tool of a group.
+func (b *Breaker) AskAs(now time.Duration, tool int) (Answer, []Event) {
+	a, events := b.ask(now, false)
+	if a.Probe {
+		b.Prober = tool
+	}
+	return a, events
+}
 
 // AskHooked asks for the admission of one caller. Hooks are told of a probe, and then
 // Begin is called.
@@ -374,7 +392,7 @@ func (b *Breaker) Report(now time.Duration, r Report) []Event {
 		b.reportOpen(now, r)
 		return events
 	}
-	if mine && (r.Probe || r.ByName) {
+	if mine && (r.Probe || r.ByName && r.Source == b.Prober) {
 		events = append(events, b.reportProbe(now, r))
 	}
 	return events
@@ -390,6 +408,13 @@ func (b *Breaker) reportClosed(now time.Duration, r Report, mine bool) []Event {
 	case r.Outcome == "failure":
 		if b.Config.Window > 0 && now > later(b.LastFailure, b.Config.Window) {
 			b.Streak = 0
+		}
+		if r.Once && b.Streak > 0 && r.Source == b.Repeated {
+			return nil
+		}
+		b.Repeated = 0
+		if r.Once {
+			b.Repeated = r.Source
 		}
 		b.Streak++
 		b.Kind, b.LastFailure = r.Kind, now

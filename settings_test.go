@@ -434,10 +434,11 @@ func TestGuard_SetSettingsWhileInUse(t *testing.T) {
 		Substitute("b", func(context.Context, int) (int, error) { return 1, nil })
 	plain := Wrap(g, "a", func(context.Context, int) (int, error) { return 0, errBusy })
 	done := make(chan struct{})
-	var wg sync.WaitGroup
+	var wg, begun sync.WaitGroup
 	for range 4 {
+		begun.Add(1)
 		wg.Go(func() {
-			for {
+			for first := true; ; first = false {
 				select {
 				case <-done:
 					return
@@ -451,10 +452,14 @@ func TestGuard_SetSettingsWhileInUse(t *testing.T) {
 					permit.Done(t.Context(), errBusy)
 				}
 				g.Settings()
+				if first {
+					begun.Done()
+				}
 				runtime.Gosched()
 			}
 		})
 	}
+	begun.Wait()
 	for i := range 200 {
 		if err := g.SetSettings([]Settings{one, two}[i%2]); err != nil {
 			t.Error(err)

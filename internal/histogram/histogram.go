@@ -22,6 +22,9 @@ const (
 // down.
 const longestZero = 7629
 
+// mantissa is that part of a float64.
+const mantissa uint64 = 1<<52 - 1
+
 // Index returns the lane of a duration in nanoseconds. An upper bound belongs to its
 // bucket. What is longer than the last bucket's bound counts in the last bucket.
 func Index(ns int64) int {
@@ -31,7 +34,7 @@ func Index(ns int64) int {
 	// Exponent and mantissa of the number just below: a power of two ends a bucket.
 	b := math.Float64bits(float64(ns)*1e-9) - 1
 	i := int(b>>52)*4 - 1023*4 - Offset + 1
-	m := b & (1<<52 - 1)
+	m := b & mantissa
 	if m >= 0x306fe0a31b715 { // 2^(1/4)
 		i++
 	}
@@ -96,8 +99,10 @@ type Dense struct {
 	carry atomic.Pointer[[Lanes]atomic.Uint64]
 }
 
-// half of what a lane can count.
-const half = 1 << 31
+const (
+	half             = 1 << 31 // of what a lane can count
+	belowHalf uint32 = half - 1
+)
 
 // NewDense returns a histogram that has counted counts already.
 func NewDense(counts *Reading) *Dense {
@@ -114,7 +119,7 @@ func NewDense(counts *Reading) *Dense {
 // Add counts a duration in nanoseconds.
 func (d *Dense) Add(ns int64) {
 	i := Index(ns)
-	if d.lanes[i].Add(1)&(half-1) == 0 {
+	if d.lanes[i].Add(1)&belowHalf == 0 {
 		d.carryOver(i)
 	}
 }

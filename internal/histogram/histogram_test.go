@@ -159,6 +159,17 @@ func TestDense_CountsPastEveryHalf(t *testing.T) {
 	}
 }
 
+// Every half is carried: late by one would not be noticed before the next.
+func TestDense_CarriesEveryHalf(t *testing.T) {
+	var d Dense
+	for i := range uint64(5) {
+		require.Equal(t, i*half, d.Total())
+		d.lanes[0].Add(half - 1)
+		d.Add(1)
+		require.Equal(t, i+1, d.carry.Load()[0].Load())
+	}
+}
+
 // A reader comes after a lane has reached half or 0 and before carry is told.
 func TestDense_LateCarryIsSeen(t *testing.T) {
 	var d Dense
@@ -234,26 +245,29 @@ func TestDense_TotalNeverGoesBack(t *testing.T) {
 // Several callers find no carry, or no doubling, at once.
 func TestDense_FirstConcurrentCallsAreCounted(t *testing.T) {
 	const callers = 4
-	for range 500 {
+	for range 2000 {
 		d, s := new(Dense), new(Sparse)
 		for i := range callers {
 			d.lanes[50+i].Store(half - 1)
 		}
 		var wg sync.WaitGroup
+		begin := make(chan struct{})
 		for i := range callers {
 			wg.Go(func() {
 				ns := int64(Bound(50+i)*1e9) - 1
+				<-begin
 				d.Add(ns)
 				s.Add(ns)
 				s.Add(1)
 			})
 		}
+		close(begin)
 		wg.Wait()
 		var dense, sparse Reading
 		require.Equal(t, uint64(callers*half), d.Read(&dense))
 		require.Equal(t, uint64(2*callers), s.Read(&sparse))
 		for i := range callers {
-			require.Equal(t, [2]uint64{half, 1}, [2]uint64{dense[50+i], sparse[50+i]})
+			require.Equal(t, [3]uint64{half, 1, 1}, [3]uint64{dense[50+i], d.carry.Load()[50+i].Load(), sparse[50+i]})
 		}
 	}
 }

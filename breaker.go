@@ -112,7 +112,7 @@ func (c *carrier) apply(ev *machine.Event, now int64, stats *toolStats, a *machi
 		if old.Evicted {
 			return false
 		}
-		if old.Params.CountsEnded() { // never without stats: see NewBreaker
+		if ev.Op == machine.OpSettle && old.Params.CountsEnded() { // never without stats: see NewBreaker
 			ev.Ended = stats.ended()
 		}
 		next, answer := machine.Step(old, ev, now)

@@ -91,7 +91,8 @@ type BreakerConfig struct {
 	// when a failure comes, among the successes and failures of a window. A window
 	// begins with a failure. It ends after FailureRateWindow, or when the breaker
 	// closes; the next failure begins the next. It is off by default. A Breaker without
-	// a Registry has no such rule.
+	// a Registry has no such rule. The number of successes is the sum of a histogram of
+	// 448 bytes, which each failure then reads.
 	FailureRate float64
 	// FailureRateWindow is how long a window lasts, a minute by default. Off means
 	// until the breaker closes.

@@ -33,7 +33,7 @@ func TestConfig_Defaults(t *testing.T) {
 		MaxOpenDuration: 10 * time.Minute, RecoveryGrowth: 1, RecoveryJitter: 0, ProbeSuccesses: 1,
 		FailureRateWindow: time.Minute, FailureRateMinCalls: 20,
 	}, DefaultBreakerConfig())
-	assert.Equal(t, Config{Breaker: DefaultBreakerConfig(), MaxTools: 10000}, DefaultConfig())
+	assert.Equal(t, Config{Breaker: DefaultBreakerConfig(), MaxTools: 10000, GroupBreaker: DefaultBreakerConfig()}, DefaultConfig())
 	assert.NoError(t, DefaultConfig().Validate())
 	assert.NoError(t, DefaultBreakerConfig().Validate())
 	assert.Equal(t, Config{}, NewRegistry().Config())

@@ -95,7 +95,7 @@ func TestCost_CallPathDoesNotAllocate(t *testing.T) {
 	s := new(toolStats)
 	s.failure(KindTimeout, 0, 0)
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		s.success(&s.nameOK, 1)
+		s.success(1)
 		s.failure(KindTimeout, 1, 0)
 		s.neutral(KindCanceled, 0)
 		s.rejection(KindUnauthorized, 0)
@@ -126,9 +126,10 @@ func TestCost_EntryFitsCacheLines(t *testing.T) {
 	t.Logf("an entry is %d bytes, its counters begin at %d", size, stats)
 	// The fields that each success writes are in the first line of the counters.
 	var s toolStats
-	assert.Less(t, unsafe.Offsetof(s.permitOK), uintptr(line))
+	assert.Less(t, unsafe.Offsetof(s.ok), uintptr(line), "each success reads it")
 	assert.Less(t, unsafe.Offsetof(s.sumOK), uintptr(line))
 	assert.Less(t, unsafe.Offsetof(s.admitted), uintptr(line))
+	assert.Less(t, unsafe.Offsetof(s.settled), uintptr(line))
 	assert.Less(t, unsafe.Offsetof(s.rejectedInRow), uintptr(line), "each success reads it")
 }
 
@@ -151,7 +152,7 @@ func TestCost_SizesOfWhatIsAllocated(t *testing.T) {
 	}
 	assert.EqualValues(t, 32, unsafe.Sizeof(callFrame{}))
 	assert.EqualValues(t, 64, unsafe.Sizeof(machine.Snapshot{}))
-	counters := 2*unsafe.Sizeof(datedCounts{}) + unsafe.Sizeof(kindCounts{}) + unsafe.Sizeof(refusalCounts{})
+	counters := unsafe.Sizeof(failureCounts{}) + unsafe.Sizeof(datedCounts{}) + unsafe.Sizeof(kindCounts{}) + unsafe.Sizeof(refusalCounts{})
 	assert.LessOrEqual(t, counters, uintptr(530), "of a tool that has seen every outcome and a refusal")
 }
 
@@ -163,27 +164,55 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-func TestCost_IdleToolTakesAtMost400Bytes(t *testing.T) {
+// What a tool takes depends on what has happened to it: a made-up name that was only
+// asked for takes least.
+func TestCost_BytesOfEachTool(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates memory")
 	}
-	const tools = 10_000
-	names := make([]string, tools)
-	for i := range names {
-		names[i] = fmt.Sprintf("made_up_tool_name_%05d", i)
-	}
-	before := heapInUse()
-	r := NewRegistry()
-	for _, name := range names {
-		require.True(t, r.AllowRequest(name))
+	success := func(r *Registry, name string) {
 		r.RecordSuccess(name, time.Millisecond)
+		permit, _ := (&Gate{Registry: r}).Allow(context.Background(), name)
+		permit.Done(context.Background(), nil)
 	}
-	each := float64(int64(heapInUse()-before)) / tools
-	assert.LessOrEqual(t, each, 400.0)
-	assert.GreaterOrEqual(t, each, 150.0, "too small to be a measurement")
-	t.Logf("%.0f bytes per tool, its name of %d bytes included", each, len(names[0]))
-	assert.Equal(t, tools, r.Len())
-	runtime.KeepAlive(names)
+	failure := func(r *Registry, name string) { r.RecordFailure(name, 30*time.Second) }
+	counters := func(r *Registry, name string) {
+		r.Record(name, Verdict{Outcome: OutcomeRejected}, 0)
+		r.Record(name, Verdict{Outcome: OutcomeNeutral}, 0)
+		r.table.Get(name).Value.refuse(StopBusy)
+	}
+	type act = func(*Registry, string)
+	for _, c := range []struct {
+		what string
+		most float64
+		do   []act
+	}{
+		{"asked for", 400, nil},
+		{"failed once", 640, []act{failure}},
+		{"succeeded by name and through a permit", 800, []act{success}},
+		{"succeeded and timed out", 1300, []act{success, failure, failure}},
+		{"every outcome and a refusal", 1500, []act{success, failure, failure, counters}},
+	} {
+		const tools = 10_000
+		names := make([]string, tools)
+		for i := range names {
+			names[i] = fmt.Sprintf("made_up_tool_name_%05d", i)
+		}
+		before := heapInUse()
+		r := NewRegistry()
+		for _, name := range names {
+			require.True(t, r.AllowRequest(name))
+			for _, do := range c.do {
+				do(r, name)
+			}
+		}
+		each := float64(int64(heapInUse()-before)) / tools
+		assert.LessOrEqual(t, each, c.most, c.what)
+		assert.GreaterOrEqual(t, each, 150.0, "too small to be a measurement")
+		t.Logf("%s: %.0f bytes per tool, its name of %d bytes included", c.what, each, len(names[0]))
+		assert.Equal(t, tools, r.Len())
+		runtime.KeepAlive(names)
+	}
 }
 
 // No method of a registry or gate starts a goroutine.

@@ -231,7 +231,10 @@ func ExampleRegistry_HealthSummary() {
 	//       "success_rate": 0.5,
 	//       "average_seconds": 0.6,
 	//       "average_success_seconds": 0.2,
-	//       "max_seconds": 1
+	//       "max_seconds": 1,
+	//       "p50_seconds": 0.192776353,
+	//       "p90_seconds": 0.192776353,
+	//       "p99_seconds": 0.192776353
 	//     }
 	//   ]
 	// }

@@ -231,6 +231,9 @@ type toolHealthJSON struct {
 	Average         *seconds          `json:"average_seconds"`
 	AverageSuccess  *seconds          `json:"average_success_seconds"`
 	Max             *seconds          `json:"max_seconds"`
+	P50             *seconds          `json:"p50_seconds"`
+	P90             *seconds          `json:"p90_seconds"`
+	P99             *seconds          `json:"p99_seconds"`
 }
 
 func (h *ToolHealth) json() toolHealthJSON {
@@ -240,6 +243,9 @@ func (h *ToolHealth) json() toolHealthJSON {
 		Average:        (*seconds)(&h.Average),
 		AverageSuccess: (*seconds)(&h.AverageSuccess),
 		Max:            (*seconds)(&h.Max),
+		P50:            (*seconds)(&h.P50),
+		P90:            (*seconds)(&h.P90),
+		P99:            (*seconds)(&h.P99),
 	}
 }
 
@@ -377,6 +383,24 @@ func (r *Registry) Health(tool string) (ToolHealth, bool) {
 	var h ToolHealth
 	ok := r.health(n, r.now(), &h)
 	return h, ok
+}
+
+// Latency returns how long the calls of a tool took, and false if there is no entry. It
+// changes nothing, takes no lock and allocates the buckets that are not empty.
+//
+// Each histogram is exact by itself: there was a moment during the call at which Count
+// was the number of calls that had ended so, and it never goes back while the entry
+// stays. Sum may miss calls that end meanwhile.
+func (r *Registry) Latency(tool string) (Latency, bool) {
+	if r.inert() {
+		return Latency{}, false
+	}
+	n := r.table.Get(tool)
+	if n == nil {
+		return Latency{}, false
+	}
+	l := n.Value.stats.latency()
+	return l, !n.Value.snap.Load().Evicted
 }
 
 // HealthSummary returns the health of every tool, sorted by name, as it was at

@@ -85,6 +85,7 @@ func fullHealth() ToolHealth {
 			Successes: 1, Failures: 2, ByKind: map[Kind]uint64{KindTimeout: 2}, Rejected: 3, Throttled: 4, Neutral: 5,
 			RejectedByKind: map[Kind]uint64{KindUnauthorized: 3}, NeutralByKind: map[Kind]uint64{KindContract: 4, KindDenied: 1},
 			Refused: 6, RefusedByReason: map[StopReason]uint64{StopCircuitOpen: 5, StopBusy: 1}, Average: time.Second, AverageSuccess: 2 * time.Second, Max: 3 * time.Second, EWMA: 0.5,
+			P50: 250 * time.Millisecond, P90: 500 * time.Millisecond, P99: 750 * time.Millisecond,
 		},
 		ConsecutiveFailures: 7, LastFailure: KindConnection, RefusedInRow: 8, WouldRefuse: 11, Trips: 9, Epoch: 10,
 		Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), InFlight: 11, Guard: GuardCounts{Calls: 12},
@@ -107,7 +108,7 @@ func TestHealth_JSONKeys(t *testing.T) {
 		"rejected": 3.0, "throttled": 4.0, "neutral": 5.0, "refused": 6.0, "consecutive_failures": 7.0,
 		"last_failure_kind": "connection", "refused_in_row": 8.0, "would_refuse": 11.0, "trips": 9.0, "epoch": 10.0,
 		"since": "2026-01-02T03:04:05.000000006Z", "average_seconds": 1.0, "average_success_seconds": 2.0,
-		"max_seconds": 3.0, "in_flight": 11.0, "isolated_by": "alice", "labels": map[string]any{"server": "pages-01"},
+		"max_seconds": 3.0, "p50_seconds": 0.25, "p90_seconds": 0.5, "p99_seconds": 0.75, "in_flight": 11.0, "isolated_by": "alice", "labels": map[string]any{"server": "pages-01"},
 		"rejections_by_kind": map[string]any{"unauthorized": 3.0}, "neutrals_by_kind": map[string]any{"contract": 4.0, "denied": 1.0},
 		"refusals_by_reason": map[string]any{"circuit_open": 5.0, "busy": 1.0}, "rejected_in_row": 13.0,
 		"down_since": "2026-01-02T03:04:00Z", "last_failure_at": "2026-01-02T03:04:06Z", "last_rejected_at": "2026-01-02T03:04:07Z",
@@ -251,6 +252,38 @@ func TestHealth_HostileNames(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
+func TestRegistry_LatencyOfSuccessesAndFailures(t *testing.T) {
+	r := NewRegistry()
+	_, ok := r.Latency("search")
+	assert.False(t, ok)
+	assert.Zero(t, r.Len(), "reading makes no entry")
+	r.AllowRequest("search")
+	l, ok := r.Latency("search")
+	assert.True(t, ok)
+	assert.Equal(t, Latency{}, l)
+	r.RecordSuccess("search", time.Second)
+	permit, err := (&Gate{Registry: r}).Allow(t.Context(), "search")
+	require.NoError(t, err)
+	permit.Done(t.Context(), nil)
+	r.RecordFailure("search", 30*time.Second)
+	r.Record("search", Verdict{Outcome: OutcomeRejected}, time.Second)
+	r.Record("search", Verdict{Outcome: OutcomeNeutral}, time.Second)
+	l, _ = r.Latency("search")
+	assert.EqualValues(t, 2, l.Successes.Count, "by name and through a permit")
+	assert.EqualValues(t, 1, l.Successes.Counts[len(l.Successes.Counts)-1])
+	assert.Equal(t, -1, l.Successes.Offset+len(l.Successes.Counts)-1, "a second ends the bucket before 0")
+	assert.Equal(t, Histogram{Scale: 2, ZeroThreshold: 1.0 / (1 << 17), Offset: 19, Counts: []uint64{1}, Count: 1, Sum: 30 * time.Second}, l.Failures)
+	e := &r.table.Get("search").Value
+	e.snap.Store(evictedUnder(e.snap.Load().Params))
+	_, ok = r.Latency("search")
+	assert.False(t, ok, "it is just leaving")
+	for _, none := range []*Registry{nil, {}} {
+		l, ok = none.Latency("search")
+		assert.False(t, ok)
+		assert.Equal(t, Latency{}, l)
+	}
+}
+
 // The test checks all fields of a tool's health, at each stage of its life.
 func TestHealth_EveryFieldThroughOneLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -280,6 +313,7 @@ func TestHealth_EveryFieldThroughOneLife(t *testing.T) {
 			Counts: Counts{
 				Successes: 1, Failures: 3, ByKind: map[Kind]uint64{KindUnknown: 3}, Refused: 1,
 				Average: 500*time.Millisecond + 750*time.Microsecond, AverageSuccess: 2 * time.Second, Max: 2 * time.Second, EWMA: 0.343,
+				P50: h.P50, P90: h.P90, P99: h.P99, // see TestStats_QuantilesOfSuccesses
 				RefusedByReason: map[StopReason]uint64{StopCircuitOpen: 1},
 			},
 			DownSince: opened.Round(0), LastFailureAt: opened.Round(0),

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhealth/toolhealth/internal/histogram"
 	"github.com/toolhealth/toolhealth/internal/machine"
 )
 
@@ -439,7 +440,9 @@ func TestC86_CountersNeitherWrapNorDisturbBreaker(t *testing.T) {
 		r.Record("search", Verdict{Outcome: OutcomeFailure, Kind: KindTimeout}, time.Second)
 		r.Reset("search", "")
 		stats := &r.table.Get("search").Value.stats
-		stats.nameOK.Store(total)
+		var lanes histogram.Reading
+		lanes[histogram.Index(int64(time.Second))] = total
+		stats.ok.Store(histogram.NewDense(&lanes))
 		r.Record("search", Verdict{Outcome: OutcomeRejected}, 0)
 		r.Record("search", Verdict{Outcome: OutcomeNeutral}, 0)
 		stats.refused(StopCircuitOpen)

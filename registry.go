@@ -33,9 +33,12 @@ import (
 //
 // Memory is at most about 400 bytes for each entry, and the names themselves: a
 // runtime that passes on names of any length should cut them, or set
-// RegisteredOnly. There are at most as many groups as tools: a tool for which there is no
-// room has none, and a group without tools fades like an entry. Counters by kind and
-// reason are made when they are needed, and take up to 530 bytes more.
+// RegisteredOnly. What follows is made when it is needed: 448 bytes for how long
+// successes took, 48 for each doubling of how long failures took, which are mostly one
+// or two and at most 28, and up to 530 for counters by kind and reason.
+//
+// There are at most as many groups as tools: a tool for which there is no room has none,
+// and a group without tools fades like an entry.
 //
 // All methods may be called from any goroutine. AllowRequest, Available and the
 // Record methods take no lock, except for the first call of a new name. They
@@ -516,7 +519,7 @@ func (r *Registry) RecordSuccess(tool string, took time.Duration) {
 	}
 	if n := r.table.Get(tool); n != nil {
 		if s := n.Value.snap.Load(); s.UnmovedBy(int64(took)) && n.Value.group.unmoved() {
-			n.Value.stats.success(&n.Value.stats.nameOK, int64(took))
+			n.Value.stats.success(int64(took))
 			n.Value.touch()
 			return // if n was evicted concurrently, this call linearizes just before that
 		}
@@ -546,7 +549,7 @@ func (r *Registry) record(tool string, v Verdict, took int64) {
 		if n == nil {
 			return
 		}
-		n.Value.stats.outcome(&n.Value.stats.nameOK, v, took, now)
+		n.Value.stats.outcome(v, took, now)
 		if !told {
 			r.settleGroup(n, nil, v, took, now)
 		}
@@ -900,7 +903,8 @@ type admission struct {
 // succeed reports the outcome that nearly all calls have.
 func (a *admission) succeed(r *Registry, now int64) {
 	e, took := &a.node.Value, max(now-a.start, 0)
-	e.stats.success(&e.stats.permitOK, took)
+	e.stats.success(took)
+	e.stats.settled.Add(1)
 	if a.group.Probe || !e.group.unmoved() {
 		r.settleGroup(a.node, &a.group, Verdict{}, took, now)
 	}
@@ -916,7 +920,7 @@ func (a *admission) report(r *Registry, v Verdict, now int64) {
 		return
 	}
 	e, took := &a.node.Value, max(now-a.start, 0)
-	e.stats.outcome(&e.stats.permitOK, v, took, now)
+	e.stats.outcome(v, took, now)
 	defer e.stats.settled.Add(1) // also if a hook ends the goroutine
 	defer r.settle(a.node, a.settlement(), v, took, now)
 	r.settleGroup(a.node, &a.group, v, took, now)

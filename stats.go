@@ -2,10 +2,12 @@ package toolhealth
 
 import (
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/toolhealth/toolhealth/internal/flight"
+	"github.com/toolhealth/toolhealth/internal/histogram"
 	"github.com/toolhealth/toolhealth/internal/retry"
 )
 
@@ -15,33 +17,39 @@ const ewmaOne = 1_000_000
 // toolStats are the all-time counters of one tool: lock-free, written by every call
 // that ends, read by dashboards. The zero value is ready for use.
 //
-// A success costs two atomic additions and allocates nothing. toolStats must not be
-// copied; read returns a copy of the figures.
+// A success costs two atomic additions, and one more through a permit. It allocates
+// nothing but the histogram, at the first. toolStats must not be copied; read returns a
+// copy of the figures.
 type toolStats struct {
-	// Every field is written by the call that ends and read by read. Successes of
-	// permits and of calls by name are counted apart: with admitted and settled
-	// the former tell how many permits are out (see inUse), at no extra write.
+	// Every field is written by the call that ends and read by read.
 	//
 	// Order: a call first raises longest, then counts itself, then adds to a
 	// sum; read goes the other way. So a duration that a reader sees in a sum
-	// belongs to a call that it sees counted, and no average exceeds the maximum.
-	permitOK atomic.Uint64 // successes settled through a permit
-	nameOK   atomic.Uint64 // successes recorded by name
-	sumOK    atomic.Int64  // ns of all successes; see addSaturating
-	longest  atomic.Int64  // ns of the longest success or failure
-	missing  atomic.Int64  // ewmaOne - EWMA, so that the zero value is full health
-	admitted atomic.Uint64 // permits given out
-	settled  atomic.Uint64 // permits settled otherwise than by a success, or released
+	// belongs to a call that it sees counted, and no average or quantile exceeds the
+	// maximum.
+
+	// ok counts the successes by how long they took: their number is the sum of its
+	// lanes, so the two cannot disagree. It is nil until the first success and set once.
+	// What calls write of it lies in other cache lines.
+	ok      atomic.Pointer[histogram.Dense]
+	sumOK   atomic.Int64 // ns of all successes; see addSaturating
+	longest atomic.Int64 // ns of the longest success or failure
+	missing atomic.Int64 // ewmaOne - EWMA, so that the zero value is full health
+	// admitted is how many permits were given out, settled how many of them were settled,
+	// in whatever way, or released: their difference is how many are out, and needs no
+	// look at ok. A call that ended counts its outcome first and then settled, so whoever
+	// sees a permit settled sees its outcome.
+	admitted atomic.Uint64
+	settled  atomic.Uint64
 	// rejectedInRow is [ToolHealth.RejectedInRow]. A success reads it, and writes it
 	// only to end a row.
 	rejectedInRow atomic.Uint64
 
-	sumBad    atomic.Int64 // ns of all failures
 	throttled atomic.Uint64
 
 	// Each is nil until the first call of it, and set once. The sums are the totals, so
 	// that the two cannot disagree.
-	failures   atomic.Pointer[datedCounts]
+	failures   atomic.Pointer[failureCounts]
 	rejections atomic.Pointer[datedCounts]
 	neutrals   atomic.Pointer[kindCounts]
 	refusals   atomic.Pointer[refusalCounts]
@@ -64,6 +72,24 @@ type datedCounts struct {
 func (c *datedCounts) add(kind Kind, now int64) {
 	raise(&c.last, now)
 	c.kindCounts.add(kind)
+}
+
+// failureCounts are the failures.
+type failureCounts struct {
+	datedCounts
+	// took counts them by how long they took, sum is the ns of all. A failure is counted
+	// by its kind, then in took, then in sum: a reader may see one by its kind that is not
+	// in took yet.
+	took histogram.Sparse
+	sum  atomic.Int64
+}
+
+// total returns the ns of all failures; zero if c is nil.
+func (c *failureCounts) total() int64 {
+	if c == nil {
+		return 0
+	}
+	return c.sum.Load()
 }
 
 // refusalCounts are the calls that the gate refused, by reason.
@@ -115,9 +141,8 @@ func (s *toolStats) refused(reason StopReason) {
 	madeOnce(&s.refusals).byReason[reason].Add(1)
 }
 
-// success counts into total, which is permitOK or nameOK. Negative durations
-// count as 0.
-func (s *toolStats) success(total *atomic.Uint64, took int64) {
+// success counts a success. Negative durations count as 0.
+func (s *toolStats) success(took int64) {
 	took = max(took, 0)
 	if took > s.longest.Load() {
 		raise(&s.longest, took)
@@ -126,7 +151,11 @@ func (s *toolStats) success(total *atomic.Uint64, took int64) {
 		s.sample(ewmaOne)
 	}
 	s.endRejections()
-	total.Add(1)
+	ok := s.ok.Load()
+	if ok == nil {
+		ok = madeOnce(&s.ok)
+	}
+	ok.Add(took)
 	addSaturating(&s.sumOK, took)
 }
 
@@ -135,8 +164,10 @@ func (s *toolStats) failure(kind Kind, took, now int64) {
 	raise(&s.longest, took)
 	s.sample(0)
 	s.endRejections()
-	madeOnce(&s.failures).add(kind, now)
-	addSaturating(&s.sumBad, took)
+	c := madeOnce(&s.failures)
+	c.add(kind, now)
+	c.took.Add(took)
+	addSaturating(&c.sum, took)
 }
 
 func (s *toolStats) rejection(kind Kind, now int64) {
@@ -206,9 +237,12 @@ func addSaturating(sum *atomic.Int64, d int64) {
 // ewma returns the EWMA scaled by ewmaOne.
 func (s *toolStats) ewma() int64 { return ewmaOne - s.missing.Load() }
 
-// ended returns the number of successes and failures.
-func (s *toolStats) ended() uint64 {
-	n := saturatingSum(s.permitOK.Load(), s.nameOK.Load())
+// ended returns the number of successes and failures. It looks at every lane of the
+// histogram, seven cache lines, so it is called under a FailureRate only.
+func (s *toolStats) ended() (n uint64) {
+	if ok := s.ok.Load(); ok != nil {
+		n = ok.Total()
+	}
 	if c := s.failures.Load(); c != nil {
 		for i := range c.kindCounts {
 			n = saturatingSum(n, c.kindCounts[i].Load())
@@ -221,14 +255,14 @@ func (s *toolStats) ended() uint64 {
 // those that are settled only grows, so an old one never lets too many out.
 func (s *toolStats) admitBelow(limit uint64) bool {
 	for {
-		done := s.permitOK.Load() + s.settled.Load()
+		done := s.settled.Load()
 		admitted := s.admitted.Load()
 		switch {
 		case admitted-min(done, admitted) < limit: // fewer than none are out if a copied permit was settled twice
 			if s.admitted.CompareAndSwap(admitted, admitted+1) {
 				return true
 			}
-		case done == s.permitOK.Load()+s.settled.Load():
+		case done == s.settled.Load():
 			return false
 		}
 	}
@@ -240,7 +274,7 @@ func (s *toolStats) inUse() bool { return s.inFlight() > 0 }
 
 // inFlight returns the number of permits that are out.
 func (s *toolStats) inFlight() uint64 {
-	done := s.permitOK.Load() + s.settled.Load()
+	done := s.settled.Load()
 	admitted := s.admitted.Load()
 	if done > admitted { // a copied permit was settled twice
 		return 0
@@ -270,8 +304,8 @@ func (s *toolStats) endRefusals() {
 // overflowing.
 //
 // Counts have no JSON of their own: the tags are the keys in that of [ToolHealth],
-// which has the durations as "average_seconds", "average_success_seconds" and
-// "max_seconds".
+// which has the durations as "average_seconds", "average_success_seconds",
+// "max_seconds", "p50_seconds", "p90_seconds" and "p99_seconds".
 type Counts struct {
 	Successes uint64          `json:"successes"`                  // attempts that worked
 	Failures  uint64          `json:"failures"`                   // attempts whose failure counts against the tool
@@ -292,6 +326,15 @@ type Counts struct {
 	Average        time.Duration `json:"-"`
 	AverageSuccess time.Duration `json:"-"`
 	Max            time.Duration `json:"-"`
+
+	// P50, P90 and P99 are the quantiles of how long successes took: half, nine in ten and
+	// 99 in 100 took no longer. Each lies in the bucket of the exact one (see [Latency]),
+	// which is 19 % wide, and is at most Max. They are of all time and zero without a
+	// success. Those of the last minutes are in the difference of two readings of
+	// [Registry.Latency].
+	P50 time.Duration `json:"-"`
+	P90 time.Duration `json:"-"`
+	P99 time.Duration `json:"-"`
 
 	// EWMA is the moving average of success, 0 to 1: each call weighs 30 %.
 	EWMA float64 `json:"ewma"`
@@ -315,10 +358,11 @@ func (c Counts) Score() float64 { return 0.3*c.SuccessRate() + 0.7*c.EWMA }
 // read returns the figures. Calls that end meanwhile may be in or out; the
 // totals of what is returned always add up.
 func (s *toolStats) read() Counts {
-	sumOK, sumBad := s.sumOK.Load(), s.sumBad.Load()
-	c := Counts{
-		Successes: saturatingSum(s.permitOK.Load(), s.nameOK.Load()),
-		Throttled: s.throttled.Load(),
+	sumOK, sumBad := s.sumOK.Load(), s.failures.Load().total()
+	c := Counts{Throttled: s.throttled.Load()}
+	var lanes histogram.Reading
+	if ok := s.ok.Load(); ok != nil {
+		c.Successes = ok.Read(&lanes)
 	}
 	if f := s.failures.Load(); f != nil {
 		c.ByKind, c.Failures = tally[Kind](f.kindCounts[:])
@@ -333,10 +377,123 @@ func (s *toolStats) read() Counts {
 		c.RefusedByReason, c.Refused = tally[StopReason](r.byReason[:])
 	}
 	c.Max = time.Duration(s.longest.Load())
+	if n := c.Successes; n > 0 {
+		at := func(q float64) time.Duration {
+			return min(inNanoseconds(histogram.Quantile(q, n, lanes[0], histogram.Offset, lanes[1:])), c.Max)
+		}
+		c.P50, c.P90, c.P99 = at(0.5), at(0.9), at(0.99)
+	}
 	c.AverageSuccess = mean(sumOK, c.Successes)
 	c.Average = mean(saturatingAdd(wrapped(sumOK), wrapped(sumBad)), c.TotalCalls())
 	c.EWMA = float64(s.ewma()) / ewmaOne
 	return c
+}
+
+// Latency is how long the calls of one tool took, of all time. Successes and failures
+// have a histogram each: a time-out shows in Failures, and not in Counts.P99.
+//
+// The zero Latency is that of a tool that has not been called. It is a copy: what calls
+// do later does not change it.
+type Latency struct {
+	Successes Histogram
+	Failures  Histogram
+}
+
+// Histogram is how often durations were counted in exponential buckets, each 2^(1/4)
+// times as long as the one before it. It is exported without loss as a Prometheus native
+// histogram of schema Scale and as an OpenTelemetry exponential histogram of scale Scale.
+// The unit of what is counted is the second.
+//
+// Counts[i] is the number of durations above 2^((Offset+i)/4) and up to
+// 2^((Offset+i+1)/4) seconds. Offset is that of OpenTelemetry; in Prometheus, Counts[i]
+// is the bucket Offset+i+1. Empty buckets at both ends are left out. What took longer
+// than 1,024 seconds counts in the bucket that ends there; Sum has it in full.
+//
+// The zero Histogram has counted nothing.
+type Histogram struct {
+	Scale         int           // 2 if anything was counted
+	ZeroThreshold float64       // seconds: what was no longer counts in ZeroCount; 2^-17 if anything was counted
+	ZeroCount     uint64        // durations that were too short for the buckets
+	Offset        int           // of the first bucket; 0 without any
+	Counts        []uint64      // from the first to the last bucket that is not empty; nil without any
+	Count         uint64        // ZeroCount + the sum of Counts
+	Sum           time.Duration // of all durations; it stays at its maximum instead of overflowing
+}
+
+// Quantile returns the q-quantile, 0 <= q <= 1, and 0 of an empty histogram. It lies in
+// the bucket of the exact one; within it, durations are taken to lie evenly on a
+// logarithmic scale.
+func (h Histogram) Quantile(q float64) time.Duration {
+	return inNanoseconds(histogram.Quantile(q, h.Count, h.ZeroCount, h.Offset, h.Counts))
+}
+
+// Sub returns what was counted between two readings of one tool, of which earlier is the
+// first. No count is below zero, also if the tool was removed and came back in between.
+func (h Histogram) Sub(earlier Histogram) Histogram {
+	var lanes histogram.Reading
+	h.addTo(&lanes)
+	var before histogram.Reading
+	earlier.addTo(&before)
+	n := uint64(0)
+	for i := range lanes {
+		lanes[i] -= min(lanes[i], before[i])
+		n += lanes[i]
+	}
+	return histogramOf(&lanes, n, int64(max(h.Sum-earlier.Sum, 0)))
+}
+
+// addTo adds the counts to lanes, but for buckets that no registry has.
+func (h Histogram) addTo(lanes *histogram.Reading) {
+	lanes[0] += h.ZeroCount
+	for i, n := range h.Counts {
+		if lane := h.Offset + i - histogram.Offset + 1; lane > 0 && lane < len(lanes) {
+			lanes[lane] += n
+		}
+	}
+}
+
+// histogramOf returns a Histogram of n durations.
+func histogramOf(lanes *histogram.Reading, n uint64, sum int64) Histogram {
+	if n == 0 {
+		return Histogram{}
+	}
+	h := Histogram{
+		Scale: histogram.Scale, ZeroThreshold: histogram.Bound(0), ZeroCount: lanes[0], Count: n, Sum: time.Duration(sum),
+	}
+	first, end := 1, len(lanes)
+	for first < end && lanes[first] == 0 {
+		first++
+	}
+	for first < end && lanes[end-1] == 0 {
+		end--
+	}
+	if first < end {
+		h.Offset, h.Counts = histogram.Offset+first-1, slices.Clone(lanes[first:end])
+	}
+	return h
+}
+
+// inNanoseconds returns the duration of s seconds, the maximum if it is longer.
+func inNanoseconds(s float64) time.Duration {
+	if ns := math.Round(s * 1e9); ns < math.MaxInt64 {
+		return time.Duration(ns)
+	}
+	return math.MaxInt64
+}
+
+// latency returns the histograms. The sums are read first: see toolStats.
+func (s *toolStats) latency() (l Latency) {
+	bad := s.failures.Load()
+	sumOK, sumBad := wrapped(s.sumOK.Load()), wrapped(bad.total())
+	var lanes histogram.Reading
+	if ok := s.ok.Load(); ok != nil {
+		l.Successes = histogramOf(&lanes, ok.Read(&lanes), sumOK)
+	}
+	if bad != nil {
+		lanes = histogram.Reading{}
+		l.Failures = histogramOf(&lanes, bad.took.Read(&lanes), sumBad)
+	}
+	return l
 }
 
 // mean returns sum / n in nanoseconds, and 0 for n = 0.
@@ -371,10 +528,10 @@ func saturatingAdd(a, b int64) int64 {
 }
 
 // outcome counts one call that ended at now.
-func (s *toolStats) outcome(okTotal *atomic.Uint64, v Verdict, took, now int64) {
+func (s *toolStats) outcome(v Verdict, took, now int64) {
 	switch v.Outcome {
 	case OutcomeSuccess:
-		s.success(okTotal, took)
+		s.success(took)
 	case OutcomeFailure:
 		s.failure(v.Kind, took, now)
 	case OutcomeRejected:

@@ -558,6 +558,7 @@ func (s *teller) compare() {
 			fmt.Sprint(h.State, " ", h.Reason.Detail(), " ", h.LastFailure, " ", h.Status), s)
 		require.InDelta(s.t, p.s.Score(), h.Score, 1e-9, s)
 		require.InDelta(s.t, p.s.Rate(), h.SuccessRate(), 1e-9, s)
+		requireQuantiles(s.t, p.s.Good, h.Counts)
 		require.Equal(s.t, toolhealth.ToolHealth{
 			Tool: name, Status: h.Status, State: h.State, Reason: h.Reason, LastFailure: h.LastFailure, Score: h.Score,
 			Available: a.Reason == "none", ProbeDue: a.Probe, RetryAfter: a.Wait,
@@ -566,6 +567,7 @@ func (s *teller) compare() {
 				Rejected: sum(p.s.Rejections), Throttled: uint64(p.s.Throttled), Neutral: sum(p.s.Neutrals), Refused: sum(p.s.Refusals),
 				RejectedByKind: byKind(s, p.s.Rejections), NeutralByKind: byKind(s, p.s.Neutrals), RefusedByReason: h.RefusedByReason,
 				Average: p.s.Average(), AverageSuccess: p.s.AverageGood(), Max: p.s.Max(), EWMA: float64(p.s.EWMA) / 1e6,
+				P50: h.P50, P90: h.P90, P99: h.P99, // see requireQuantiles
 			},
 			ConsecutiveFailures: seen.Streak, RefusedInRow: uint64(p.s.InRow), Trips: uint64(seen.Trips), Epoch: uint64(seen.Epoch),
 			Since: s.start.Add(seen.Since), InFlight: out, RejectedInRow: uint64(p.s.UselessRow),

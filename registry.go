@@ -49,6 +49,7 @@ type Registry struct {
 	base  time.Time
 	table nametable.Table[entry]
 	hooks hooks.List[Transition]
+	waits hooks.List[StatedWait]
 	conf  atomic.Pointer[compiled] // replaced as a whole under mu
 
 	untracked atomic.Uint64
@@ -492,7 +493,10 @@ func (r *Registry) settle(n *node, ev *machine.Event, v Verdict, took, now int64
 	}
 	ev.Took, ev.RetryAfter = took, int64(v.RetryAfter)
 	n.Value.seen.Store(now)
-	return r.apply(n, ev, now)
+	a, ok := r.change(n, ev, now)
+	defer tellStated(&a, n.Name(), kindOfError(v.Kind), r.base.Add(time.Duration(now)), &r.waits) // also if a hook ends the goroutine
+	n.Value.deliver(&a, n.Name(), "", r.base, &r.hooks)
+	return ok
 }
 
 // apply runs one event on the machine of n and delivers the transitions. It

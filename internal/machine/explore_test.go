@@ -168,7 +168,7 @@ var scopes = []scope{
 	{
 		name: "hearsay beside a probe", callers: 2, short: extent{2, 2, 0, 2}, long: extent{2, 4, 0, 2}, tripped: true,
 		outcomes: []Outcome{Success, Failure},
-		breaker: withBreaker(exploredBreaker(1), func(c *Config) { c.MaxHintDuration = 4 }),
+		breaker:  withBreaker(exploredBreaker(1), func(c *Config) { c.MaxHintDuration = 4 }),
 	},
 	{
 		name: "deaf", callers: 2, short: extent{2, 3, 0, 1}, long: extent{3, 4, 0, 1},

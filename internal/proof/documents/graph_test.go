@@ -27,6 +27,7 @@ var floors = [][]string{
 	{"breaker.go"},
 	{"registry.go"},
 	{"health.go"},
+	{"hint.go", "checkpoint.go"},
 	{"router.go"},
 	{"guard.go"},
 	{"tool.go"},

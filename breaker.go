@@ -52,11 +52,15 @@ const (
 	CauseReset            Cause = Cause(machine.CauseReset)            // any to closed: an operator's Reset
 	CauseIsolated         Cause = Cause(machine.CauseIsolated)         // any to open: an operator's Isolate
 	CauseReconfigured     Cause = Cause(machine.CauseReconfigured)     // any to closed: SetConfig left no rule that opens
+	CauseSuspected        Cause = Cause(machine.CauseSuspected)        // closed to open: one failure, while others suspect the tool; see HintSuspect
+	CauseReported         Cause = Cause(machine.CauseReported)         // closed to open: others report the tool down; see HintDown
+	CauseRestored         Cause = Cause(machine.CauseRestored)         // closed to open: Restore
 )
 
 var causeTexts = []string{
 	"none", "failure_threshold", "failure_rate", "probe_admitted", "probe_succeeded", "probe_failed",
 	"probe_throttled", "probe_returned", "lease_expired", "reset", "isolated", "reconfigured",
+	"suspected", "reported", "restored",
 }
 
 // String returns the text of c, or "Cause(n)" for a value that is no cause.
@@ -79,7 +83,7 @@ type Transition struct {
 	To     State
 	Epoch  uint64 // of the new state; a new tool starts closed in epoch 1
 	Cause  Cause
-	When   time.Time     // when it took effect: for CauseLeaseExpired, when the lease ended
+	When   time.Time     // when it took effect: for CauseLeaseExpired, when the lease ended; for CauseRestored, when it opened before the restart
 	Streak int           // consecutive failures, this one included
 	Kind   Kind          // of the last failure that counted; KindNone if none has
 	Wait   time.Duration // until the next probe may go; 0 when closed, one cooldown when isolated
@@ -87,6 +91,23 @@ type Transition struct {
 	// Group is the group whose breaker changed; then Tool is "". It is "" for the breaker
 	// of a tool.
 	Group string
+}
+
+// StatedWait is a wait that a tool stated at the end of a call, and that every caller of
+// the tool is held to from now on.
+type StatedWait struct {
+	Tool string
+	Wait time.Duration // how long callers are refused from When on, as MaxStatedWait and MaxOpenDuration bound it; more than 0
+	Kind Kind          // of the outcome: KindRateLimited for most throttles, else the kind of the failure
+	When time.Time     // when the call was reported
+}
+
+// tellStated tells the hooks of the wait that the answer has put in force, if there is
+// one.
+func tellStated(a *machine.Answer, tool string, kind Kind, when time.Time, list *hooks.List[StatedWait]) {
+	if a.Stated > 0 {
+		list.Call(StatedWait{Tool: tool, Wait: time.Duration(a.Stated), Kind: kind, When: when})
+	}
 }
 
 // carrier holds the snapshot of one breaker: every change is one [machine.Step]

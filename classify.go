@@ -50,23 +50,23 @@ type Kind uint8
 // names in lower case, joined by underscores: "server_error".
 const (
 	KindNone           Kind = iota
-	KindTimeout        Kind = Kind(machine.Timeout) // no answer in time, or a success that was too slow
-	KindServerError    Kind = iota                  // the tool said that it failed, by 5xx and its like: its operator has to look
-	KindRateLimited                                 // the tool is called too often: call less, retries do not help
-	KindQuotaExhausted                              // the account at the tool is used up: buy more, no wait mends it
-	KindConnection                                  // no connection, or one that broke
-	KindContract                                    // the answer is not in the agreed format: the tool has changed, a person has to look
-	KindPanic                                       // the tool function panicked
-	KindInvalidRequest                              // the tool refused the arguments: show the model the tool's own answer
-	KindUnauthorized                                // the tool refused the caller: renew the credentials
-	KindNotFound                                    // the tool does not have what was asked for
-	KindGone                                        // the tool no longer offers this, or never did: 410, an unknown method
-	KindConflict                                    // the tool's state does not allow it
-	KindCanceled                                    // the caller, or a context inside the tool, was canceled
-	KindNotDispatched                               // the call never left this process, or was never taken up
-	KindDenied                                      // a person or a policy of the host said no, or has yet to say yes
-	KindRefused                                     // a breaker refused
-	KindUnknown                                     // an error of which nothing is known: add a rule, see ErrorRules
+	KindTimeout        Kind = Kind(machine.Timeout)     // no answer in time, or a success that was too slow
+	KindServerError    Kind = Kind(machine.ServerError) // the tool said that it failed, by 5xx and its like: its operator has to look
+	KindRateLimited    Kind = iota                      // the tool is called too often: call less, retries do not help
+	KindQuotaExhausted                                  // the account at the tool is used up: buy more, no wait mends it
+	KindConnection     Kind = Kind(machine.Connection)  // no connection, or one that broke
+	KindContract       Kind = iota                      // the answer is not in the agreed format: the tool has changed, a person has to look
+	KindPanic                                           // the tool function panicked
+	KindInvalidRequest                                  // the tool refused the arguments: show the model the tool's own answer
+	KindUnauthorized                                    // the tool refused the caller: renew the credentials
+	KindNotFound                                        // the tool does not have what was asked for
+	KindGone                                            // the tool no longer offers this, or never did: 410, an unknown method
+	KindConflict                                        // the tool's state does not allow it
+	KindCanceled                                        // the caller, or a context inside the tool, was canceled
+	KindNotDispatched                                   // the call never left this process, or was never taken up
+	KindDenied                                          // a person or a policy of the host said no, or has yet to say yes
+	KindRefused                                         // a breaker refused
+	KindUnknown                                         // an error of which nothing is known: add a rule, see ErrorRules
 	numKinds
 )
 

@@ -111,13 +111,17 @@ type BreakerConfig struct {
 	// ToolHealth.WouldRefuse counts the calls that it would have refused. It is for the
 	// first weeks in a host.
 	ObserveOnly bool
+	// MaxHintDuration bounds every wait that [Registry.Hint] asks for, counted from when
+	// the breaker opened if it is open. It is 10m by default. Off means that the breaker
+	// is deaf: no hint changes anything. A Breaker without a Registry gets no hints.
+	MaxHintDuration time.Duration
 }
 
 // DefaultBreakerConfig returns what the zero BreakerConfig stands for, field by
 // field: FailureThreshold 3, RecoveryDuration 30s, ProbeTimeout 30s, MaxOpenDuration
 // 10m, RecoveryGrowth 1, ProbeSuccesses 1, FailureRateWindow 1m, FailureRateMinCalls
-// 20. MaxStatedWait stays zero, so that it follows MaxOpenDuration. Everything else is
-// off.
+// 20, MaxHintDuration 10m. MaxStatedWait stays zero, so that it follows MaxOpenDuration.
+// Everything else is off.
 func DefaultBreakerConfig() BreakerConfig {
 	return BreakerConfig{
 		FailureThreshold: 3,
@@ -129,6 +133,8 @@ func DefaultBreakerConfig() BreakerConfig {
 
 		FailureRateWindow:   time.Minute,
 		FailureRateMinCalls: 20,
+
+		MaxHintDuration: 10 * time.Minute,
 	}
 }
 
@@ -150,6 +156,7 @@ func (c *BreakerConfig) table() fields.Table {
 		fields.Count("failure_rate_min_calls", &c.FailureRateMinCalls, d.FailureRateMinCalls),
 		fields.Count("max_in_flight", &c.MaxInFlight, 0),
 		fields.Bool("observe_only", &c.ObserveOnly),
+		fields.Duration("max_hint_duration", &c.MaxHintDuration, d.MaxHintDuration, maxDuration),
 	}
 }
 

@@ -31,7 +31,7 @@ func TestConfig_Defaults(t *testing.T) {
 	assert.Equal(t, BreakerConfig{
 		FailureThreshold: 3, RecoveryDuration: 30 * time.Second, ProbeTimeout: 30 * time.Second,
 		MaxOpenDuration: 10 * time.Minute, RecoveryGrowth: 1, RecoveryJitter: 0, ProbeSuccesses: 1,
-		FailureRateWindow: time.Minute, FailureRateMinCalls: 20,
+		FailureRateWindow: time.Minute, FailureRateMinCalls: 20, MaxHintDuration: 10 * time.Minute,
 	}, DefaultBreakerConfig())
 	assert.Equal(t, Config{Breaker: DefaultBreakerConfig(), MaxTools: 10000, GroupBreaker: DefaultBreakerConfig()}, DefaultConfig())
 	assert.NoError(t, DefaultConfig().Validate())
@@ -72,7 +72,7 @@ func TestBreakerConfig_OffSwitchesEachRuleOff(t *testing.T) {
 	off := BreakerConfig{
 		FailureThreshold: Off, RecoveryDuration: Off, ProbeTimeout: Off, MaxOpenDuration: Off, RecoveryGrowth: Off,
 		RecoveryJitter: Off, ProbeSuccesses: Off, SlowCallDuration: Off, MaxStatedWait: Off, FailureWindow: Off,
-		FailureRate: Off, FailureRateWindow: Off, FailureRateMinCalls: Off, MaxInFlight: Off,
+		FailureRate: Off, FailureRateWindow: Off, FailureRateMinCalls: Off, MaxInFlight: Off, MaxHintDuration: Off,
 	}
 	assert.NoError(t, off.Validate())
 	assert.Equal(t, BreakerConfig{}, off.resolved())
@@ -154,6 +154,9 @@ func TestBreakerConfig_ValidateChecksEveryField(t *testing.T) {
 		{"failure_rate_min_calls", func(c *BreakerConfig) { c.FailureRateMinCalls = 0 }, "", ""},
 		{"max_in_flight", func(c *BreakerConfig) { c.MaxInFlight = -2 }, "-2", "0 or more, or Off"},
 		{"max_in_flight", func(c *BreakerConfig) { c.MaxInFlight = 1 }, "", ""},
+		{"max_hint_duration", func(c *BreakerConfig) { c.MaxHintDuration = -2 }, "-2ns", years + ", or Off"},
+		{"max_hint_duration", func(c *BreakerConfig) { c.MaxHintDuration = Off }, "", ""},
+		{"max_hint_duration", func(c *BreakerConfig) { c.MaxHintDuration = 87601 * time.Hour }, "87601h0m0s", years},
 	} {
 		config := DefaultBreakerConfig()
 		c.change(&config)
@@ -187,7 +190,7 @@ func TestConfig_ValidateReportsEveryProblem(t *testing.T) {
 	bad := BreakerConfig{
 		FailureThreshold: -2, RecoveryDuration: -2, ProbeTimeout: -2, MaxOpenDuration: -2, MaxStatedWait: -2, RecoveryGrowth: -2,
 		RecoveryJitter: -2, ProbeSuccesses: -2, SlowCallDuration: -2, FailureWindow: -2,
-		FailureRate: -2, FailureRateWindow: -2, FailureRateMinCalls: -2, MaxInFlight: -2,
+		FailureRate: -2, FailureRateWindow: -2, FailureRateMinCalls: -2, MaxInFlight: -2, MaxHintDuration: -2,
 	}
 	c := Config{
 		Breaker:  bad,
@@ -197,7 +200,7 @@ func TestConfig_ValidateReportsEveryProblem(t *testing.T) {
 	fields := []string{
 		"failure_threshold", "recovery_duration", "probe_timeout", "max_open_duration", "max_stated_wait", "recovery_growth",
 		"recovery_jitter", "probe_successes", "slow_call_duration", "failure_window",
-		"failure_rate", "failure_rate_window", "failure_rate_min_calls", "max_in_flight",
+		"failure_rate", "failure_rate_window", "failure_rate_min_calls", "max_in_flight", "max_hint_duration",
 	}
 	var want, got []string
 	for _, f := range fields {

@@ -73,7 +73,8 @@ func statusOf(h *ToolHealth) HealthStatus {
 // "refusals_by_reason" are [StopReason.Detail], "calls" and "success_rate" are the
 // results of TotalCalls and SuccessRate. Left out are "guard" for tools that are not
 // called through a Guard, and "isolated_by", "labels", counters by kind or reason,
-// "down_since", "last_failure_at" and "last_rejected_at" where there are none. A name
+// "down_since", "last_failure_at" and "last_rejected_at" where there are none, and
+// "suspected" and "reported" if they are false. A name
 // that is not valid UTF-8 is written with U+FFFD in the place of what is wrong.
 type ToolHealth struct {
 	Tool       string        `json:"tool"`
@@ -112,6 +113,13 @@ type ToolHealth struct {
 
 	InFlight uint64      `json:"in_flight"` // permits that are out
 	Guard    GuardCounts `json:"guard,omitzero"`
+
+	// Suspected says that others suspect the tool: while it is closed, one failure may
+	// open the breaker. See HintSuspect.
+	Suspected bool `json:"suspected,omitempty"`
+	// Reported says that the breaker is open only because others report the tool down. See
+	// HintDown.
+	Reported bool `json:"reported,omitempty"`
 }
 
 // Summary is every tool's health at one moment. In JSON it has a key "schema", now
@@ -127,7 +135,7 @@ type Summary struct {
 	Unavailable int          `json:"unavailable"`  // tools that would refuse a call now
 	Untracked   uint64       `json:"untracked"`    // calls admitted without an entry, because the registry was full
 	Evicted     uint64       `json:"evicted"`      // idle entries that made room for new names
-	HookPanics  uint64       `json:"hook_panics"`  // transition hooks that panicked
+	HookPanics  uint64       `json:"hook_panics"`  // hooks of OnTransition and OnStatedWait that panicked
 	HookDropped uint64       `json:"hook_dropped"` // transitions that no hook heard of, because one hung
 	Tools       []ToolHealth `json:"tools"`        // sorted by name
 	// Groups are the groups that have a tool, or against which something is held, sorted
@@ -415,7 +423,7 @@ func (r *Registry) HealthSummary() Summary {
 		Tools:       make([]ToolHealth, 0, len(nodes)),
 		Untracked:   r.untracked.Load(),
 		Evicted:     r.evicted.Load(),
-		HookPanics:  r.hooks.Panics(),
+		HookPanics:  r.hooks.Panics() + r.waits.Panics(),
 		HookDropped: r.hooks.Dropped(),
 		At:          r.base.Add(time.Duration(now)),
 	}
@@ -507,6 +515,8 @@ func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
 		Since:               r.base.Add(time.Duration(s.Since)),
 		InFlight:            e.stats.inFlight(),
 		Group:               e.group.named(),
+		Suspected:           s.Suspected(now),
+		Reported:            s.Reported(),
 	}
 	h.Status = statusOf(h)
 	if s.State != machine.Closed {

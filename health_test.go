@@ -91,6 +91,7 @@ func fullHealth() ToolHealth {
 		Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), InFlight: 11, Guard: GuardCounts{Calls: 12},
 		DownSince:     time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC),
 		LastFailureAt: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC), LastRejectedAt: time.Date(2026, 1, 2, 3, 4, 7, 0, time.UTC), RejectedInRow: 13,
+		Suspected: true, Reported: true,
 	}
 }
 
@@ -111,6 +112,7 @@ func TestHealth_JSONKeys(t *testing.T) {
 		"max_seconds": 3.0, "p50_seconds": 0.25, "p90_seconds": 0.5, "p99_seconds": 0.75, "in_flight": 11.0, "isolated_by": "alice", "labels": map[string]any{"server": "pages-01"},
 		"rejections_by_kind": map[string]any{"unauthorized": 3.0}, "neutrals_by_kind": map[string]any{"contract": 4.0, "denied": 1.0},
 		"refusals_by_reason": map[string]any{"circuit_open": 5.0, "busy": 1.0}, "rejected_in_row": 13.0,
+		"suspected": true, "reported": true,
 		"down_since": "2026-01-02T03:04:00Z", "last_failure_at": "2026-01-02T03:04:06Z", "last_rejected_at": "2026-01-02T03:04:07Z",
 	}, keys)
 	assert.Equal(t, 12.0, guard.(map[string]any)["calls"])
@@ -121,7 +123,7 @@ func TestHealth_JSONKeys(t *testing.T) {
 	text, err = json.Marshal(ToolHealth{})
 	require.NoError(t, err)
 	assert.NotContains(t, string(text), "guard")
-	for _, key := range []string{"_by_kind", "_by_reason", "isolated_by", "labels", "down_since", "last_failure_at", "last_rejected_at"} {
+	for _, key := range []string{"_by_kind", "_by_reason", "isolated_by", "labels", "down_since", "last_failure_at", "last_rejected_at", "suspected", "reported"} {
 		assert.NotContains(t, string(text), key)
 	}
 	assert.Contains(t, string(text), `"reason":"none"`)

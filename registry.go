@@ -50,6 +50,7 @@ type Registry struct {
 	base  time.Time
 	table nametable.Table[entry]
 	hooks hooks.List[Transition]
+	waits hooks.List[StatedWait]
 	conf  atomic.Pointer[compiled] // replaced as a whole under mu
 
 	untracked atomic.Uint64
@@ -568,7 +569,10 @@ func (r *Registry) settle(n *node, ev *machine.Event, v Verdict, took, now int64
 	}
 	ev.Took, ev.RetryAfter = took, int64(v.RetryAfter)
 	n.Value.seen.Store(now)
-	return r.apply(n, ev, now)
+	a, ok := r.change(n, ev, now)
+	defer tellStated(&a, n.Name(), kindOfError(v.Kind), r.base.Add(time.Duration(now)), &r.waits) // also if a hook ends the goroutine
+	n.Value.deliver(&a, owner{tool: n.Name()}, "", r.base, &r.hooks)
+	return ok
 }
 
 // settleGroup tells the group of n how a call ended, which has a ticket of it unless it

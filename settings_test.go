@@ -191,7 +191,7 @@ func TestSettings_MarshalWritesWhatDiffers(t *testing.T) {
 	assert.Same(t, zero, s.Tools["zero"].Breaker, "the caller's map is not touched")
 	assert.Equal(t, `{"breaker":{"failure_threshold":0,"recovery_duration":"1m0s","probe_timeout":"0s"},`+
 		`"policy":{"max_attempts":3,"timeout":"0s"},`+
-		`"tools":{"mail":{"breaker":{"failure_threshold":3,"recovery_duration":"30s","probe_timeout":"30s","max_open_duration":"10m0s","recovery_growth":1,"probe_successes":1,"failure_rate_window":"1m0s","failure_rate_min_calls":20},`+
+		`"tools":{"mail":{"breaker":{"failure_threshold":3,"recovery_duration":"30s","probe_timeout":"30s","max_open_duration":"10m0s","recovery_growth":1,"probe_successes":1,"failure_rate_window":"1m0s","failure_rate_min_calls":20,"max_hint_duration":"10m0s"},`+
 		`"policy":{"max_attempts":2,"timeout":"2m0s","side_effects":true},"labels":{"team":"office"}},`+
 		`"zero":{"breaker":{"failure_threshold":3,"recovery_duration":"30s","probe_timeout":"30s"},"policy":{"max_attempts":2,"timeout":"2m0s"},"substitutes":["mail"]}},`+
 		`"max_tools":9,"registered_only":true,"deadline_floor":"0s"}`, string(text))
@@ -208,7 +208,7 @@ func TestSettings_MarshalWritesWhatDiffers(t *testing.T) {
 	assert.Equal(t, `{}`, string(text))
 	text, err = json.Marshal(Settings{Breaker: DefaultBreakerConfig(), Policy: Policy{MaxAttempts: 2}})
 	require.NoError(t, err)
-	assert.Equal(t, `{"breaker":{"recovery_duration":"30s","max_open_duration":"10m0s","recovery_growth":1,"probe_successes":1,"failure_rate_window":"1m0s","failure_rate_min_calls":20},"policy":{"max_attempts":2}}`,
+	assert.Equal(t, `{"breaker":{"recovery_duration":"30s","max_open_duration":"10m0s","recovery_growth":1,"probe_successes":1,"failure_rate_window":"1m0s","failure_rate_min_calls":20,"max_hint_duration":"10m0s"},"policy":{"max_attempts":2}}`,
 		string(text), "what is written out stays written out")
 	_, err = json.Marshal(Settings{Tools: map[string]ToolSettings{"a": {Breaker: &BreakerConfig{RecoveryGrowth: math.Inf(1)}}}})
 	assert.ErrorContains(t, err, `toolhealth: config: tools["a"].breaker.recovery_growth: `)

@@ -77,6 +77,7 @@ type extent struct {
 	calls     int // operations of each caller
 	ticks     int // units of time
 	operators int // calls of an operator, in all
+	hints     int // of every kind and with every wait, at any time, in all
 }
 
 // Times are in units: the cooldown, the lease, the bound and the stated wait are
@@ -92,67 +93,89 @@ func withBreaker(c Config, Change func(*Config)) Config {
 
 const statedWait = 5
 
+// hintWaits are waits that hints ask for: a short one, and one above every bound.
+var hintWaits = []int64{2, 99}
+
 var everyOutcome = []Outcome{Success, Failure, Rejected, Throttled, Neutral}
 
 var scopes = []scope{
 	{
-		name: "two callers, all outcomes", callers: 2, short: extent{3, 4, 0}, long: extent{4, 8, 0},
+		name: "two callers, all outcomes", callers: 2, short: extent{3, 4, 0, 0}, long: extent{4, 8, 0, 0},
 		outcomes: everyOutcome, keepAlive: true, lose: true, breaker: exploredBreaker(1),
 	},
 	{
-		name: "two callers and an operator", callers: 2, short: extent{2, 3, 2}, long: extent{3, 4, 2},
+		name: "two callers and an operator", callers: 2, short: extent{2, 3, 2, 0}, long: extent{3, 4, 2, 0},
 		outcomes: []Outcome{Success, Failure, Throttled}, breaker: exploredBreaker(1), threshold: []int{0, 1, 2},
 	},
 	{
-		name: "two callers, threshold 2", callers: 2, short: extent{3, 3, 0}, long: extent{4, 6, 0},
+		name: "two callers, threshold 2", callers: 2, short: extent{3, 3, 0, 0}, long: extent{4, 6, 0, 0},
 		outcomes: []Outcome{Success, Failure}, byName: true, breaker: exploredBreaker(2),
 	},
 	{
-		name: "three callers", callers: 3, short: extent{2, 3, 0}, long: extent{3, 5, 0}, tripped: true, lose: true,
+		name: "three callers", callers: 3, short: extent{2, 3, 0, 0}, long: extent{3, 5, 0, 0}, tripped: true, lose: true,
 		outcomes: []Outcome{Success, Failure, Neutral}, breaker: exploredBreaker(1),
 	},
 	{
-		name: "two probes to close, growing cooldown", callers: 2, short: extent{4, 4, 0}, long: extent{5, 9, 0}, tripped: true,
+		name: "two probes to close, growing cooldown", callers: 2, short: extent{4, 4, 0, 0}, long: extent{5, 9, 0, 0}, tripped: true,
 		outcomes: []Outcome{Success, Failure},
 		breaker:  withBreaker(exploredBreaker(1), func(c *Config) { c.ProbeSuccesses, c.RecoveryGrowth = 2, 2 }),
 	},
 	{
-		name: "no lease, no bound", callers: 2, short: extent{3, 3, 1}, long: extent{4, 5, 1}, lose: true,
+		name: "no lease, no bound", callers: 2, short: extent{3, 3, 1, 0}, long: extent{4, 5, 1, 0}, lose: true,
 		outcomes: []Outcome{Success, Failure, Throttled},
 		breaker:  withBreaker(exploredBreaker(1), func(c *Config) { c.ProbeTimeout, c.MaxOpenDuration = 0, 0 }),
 	},
 	{
-		name: "probes without a verdict", callers: 2, short: extent{4, 3, 0}, long: extent{6, 6, 0}, tripped: true,
+		name: "probes without a verdict", callers: 2, short: extent{4, 3, 0, 0}, long: extent{6, 6, 0, 0}, tripped: true,
 		outcomes: []Outcome{Success, Neutral}, release: true, breaker: exploredBreaker(1),
 	},
 	{
-		name: "hooks take time", callers: 2, short: extent{2, 6, 0}, long: extent{3, 9, 0}, tripped: true, hooked: true, lose: true,
+		name: "hooks take time", callers: 2, short: extent{2, 6, 0, 0}, long: extent{3, 9, 0, 0}, tripped: true, hooked: true, lose: true,
 		outcomes: []Outcome{Success, Failure}, keepAlive: true, breaker: exploredBreaker(1),
 	},
 	{
-		name: "a lease comes later", callers: 2, short: extent{2, 4, 2}, long: extent{3, 5, 2}, tripped: true, leases: true, lose: true,
+		name: "a lease comes later", callers: 2, short: extent{2, 4, 2, 0}, long: extent{3, 5, 2, 0}, tripped: true, leases: true, lose: true,
 		outcomes: []Outcome{Success, Failure},
 		breaker:  withBreaker(exploredBreaker(1), func(c *Config) { c.ProbeTimeout = 0 }),
 	},
 	{
-		name: "share of failures", callers: 2, short: extent{2, 4, 0}, long: extent{2, 5, 1}, byName: true,
+		name: "share of failures", callers: 2, short: extent{2, 4, 0, 0}, long: extent{2, 5, 1, 0}, byName: true,
 		outcomes: []Outcome{Success, Failure},
 		breaker: withBreaker(exploredBreaker(0), func(c *Config) {
 			c.FailureRate, c.FailureRateWindow, c.FailureRateMinCalls = 0.6, 3, 2
 		}),
 	},
 	{
-		name: "streak with a window", callers: 2, short: extent{2, 4, 0}, long: extent{3, 6, 0}, byName: true,
+		name: "streak with a window", callers: 2, short: extent{2, 4, 0, 0}, long: extent{3, 6, 0, 0}, byName: true,
 		outcomes: []Outcome{Success, Failure},
 		breaker:  withBreaker(exploredBreaker(2), func(c *Config) { c.FailureWindow = 2 }),
 	},
 	{
-		name: "failures that ask to wait", callers: 2, short: extent{3, 4, 0}, long: extent{4, 8, 0},
+		name: "failures that ask to wait", callers: 2, short: extent{3, 4, 0, 0}, long: extent{4, 8, 0, 0},
 		outcomes: []Outcome{Success, Failure}, asks: true,
 		breaker: withBreaker(exploredBreaker(2), func(c *Config) { c.MaxStatedWait = 4 }),
 	},
 	{
-		name: "four callers", callers: 4, short: extent{2, 1, 0}, long: extent{3, 2, 0}, tripped: true,
+		name: "two callers and hearsay", callers: 2, short: extent{2, 3, 0, 1}, long: extent{2, 4, 0, 2},
+		outcomes: []Outcome{Success, Failure}, lose: true,
+		breaker: withBreaker(exploredBreaker(2), func(c *Config) { c.MaxHintDuration = 5 }),
+	},
+	{
+		name: "hearsay and an operator", callers: 2, short: extent{2, 2, 1, 1}, long: extent{2, 3, 1, 1},
+		outcomes: []Outcome{Success, Failure, Throttled}, threshold: []int{0},
+		breaker: withBreaker(exploredBreaker(2), func(c *Config) { c.MaxHintDuration = 9 }),
+	},
+	{
+		name: "hearsay beside a probe", callers: 2, short: extent{2, 2, 0, 2}, long: extent{2, 4, 0, 2}, tripped: true,
+		outcomes: []Outcome{Success, Failure},
+		breaker:  withBreaker(exploredBreaker(1), func(c *Config) { c.MaxHintDuration = 4 }),
+	},
+	{
+		name: "deaf", callers: 2, short: extent{2, 3, 0, 1}, long: extent{3, 4, 0, 1},
+		outcomes: []Outcome{Success, Failure}, breaker: exploredBreaker(2),
+	},
+	{
+		name: "four callers", callers: 4, short: extent{2, 1, 0, 0}, long: extent{3, 2, 0, 0}, tripped: true,
 		outcomes: []Outcome{Success, Failure}, breaker: exploredBreaker(1),
 	},
 }
@@ -192,6 +215,7 @@ type world struct {
 	ended     int   // successes and failures
 	ticks     int
 	operators int
+	hints     int
 	callers   [4]caller
 }
 
@@ -238,7 +262,7 @@ func newExploration(c carrier, sc scope, e extent) *exploration {
 
 // run explores it all and returns the number of complete schedules.
 func (x *exploration) run() float64 {
-	w := &world{snap: *x.params[x.breaker.FailureThreshold].Initial, ticks: x.ticks, operators: x.operators}
+	w := &world{snap: *x.params[x.breaker.FailureThreshold].Initial, ticks: x.ticks, operators: x.operators, hints: x.hints}
 	for i := range x.callers {
 		w.callers[i].left = x.calls
 	}
@@ -315,13 +339,17 @@ func (x *exploration) key(w *world) []byte {
 		if s.windowFailed > 0 {
 			key = append(key, rel(s.windowSince), byte(w.ended-int(s.windowEnded)), byte(s.windowFailed))
 		}
+		if x.hints > 0 { // else nothing reads them
+			flags := boolByte(s.hearsay) + 2*boolByte(s.hurried) + 4*boolByte(s.proven) + 8*boolByte(s.doubted)
+			key = append(key, flags, rel(max(s.doubt, w.now)))
+		}
 	}
 	snap(&w.snap)
 	promised := w.promised
 	if w.snap.State != Open {
 		promised = w.now
 	}
-	key = append(key, rel(promised), byte(w.undecided), byte(w.ticks), byte(w.operators))
+	key = append(key, rel(promised), byte(w.undecided), byte(w.ticks), byte(w.operators), byte(w.hints))
 	head := len(key)
 	var blocks [len(w.callers)][]byte
 	for i := range w.callers[:x.callers] {
@@ -336,7 +364,7 @@ func (x *exploration) key(w *world) []byte {
 			if c.ev.Params != nil {
 				cfg = byte(c.ev.Params.threshold+1) + 16*boolByte(c.ev.Params == x.leased)
 			}
-			key = append(key, byte(c.ev.Op), byte(c.ev.Outcome), rel(c.now), lost, cfg, boolByte(c.ev.ByName), byte(c.ev.RetryAfter))
+			key = append(key, byte(c.ev.Op), byte(c.ev.Outcome), rel(c.now), lost, cfg, boolByte(c.ev.ByName), byte(c.ev.RetryAfter), byte(c.ev.Hint))
 			if x.breaker.FailureRate > 0 {
 				key = append(key, byte(w.ended-int(c.ev.Ended)))
 			}
@@ -411,6 +439,8 @@ func describeEvent(ev *Event) string {
 		return fmt.Sprintf("settle %s, wait %d, epoch %d, probe %v", ev.Outcome, ev.RetryAfter, ev.Epoch, ev.Probe)
 	case ev.Op == OpConfigure:
 		return fmt.Sprintf("configure threshold %d", ev.Params.threshold)
+	case ev.Op == OpHint:
+		return fmt.Sprintf("hint %s, wait %d", ev.Hint, ev.RetryAfter)
 	}
 	return [...]string{"ask", "settle", "release", "begin", "keep alive", "reset", "isolate", "configure"}[ev.Op]
 }
@@ -419,7 +449,7 @@ func describeEvent(ev *Event) string {
 func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 	c := &w.callers[i]
 	untold := c.holds && c.probe && !c.begun
-	if c.left == 0 && !untold {
+	if c.left == 0 && !untold && w.hints == 0 {
 		return
 	}
 	next := *w
@@ -427,11 +457,15 @@ func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 		next = *w
 		n := &next.callers[i]
 		n.pc, n.ev, n.now, n.lost = pcCalled, &ev, w.now, false
-		if ev.Op != OpBegin {
-			n.left--
-		}
-		if ev.Op >= OpReset {
+		switch ev.Op {
+		case OpHint: // whoever brings it makes no call
+			next.hints--
+		case OpBegin:
+		case OpReset, OpIsolate, OpConfigure:
 			next.operators--
+			fallthrough
+		default:
+			n.left--
 		}
 		if ev.Op == OpSettle && (ev.Outcome == Success || ev.Outcome == Failure) {
 			next.ended++ // the statistics come first
@@ -440,6 +474,16 @@ func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 	}
 	if untold { // the goroutine is in its hooks
 		call(Event{Op: OpBegin, Probe: true, Epoch: c.epoch})
+		return
+	}
+	if w.hints > 0 {
+		for hint := range numHints {
+			for _, wait := range hintWaits {
+				call(Event{Op: OpHint, Hint: hint, RetryAfter: wait})
+			}
+		}
+	}
+	if c.left == 0 {
 		return
 	}
 	if c.holds {
@@ -524,6 +568,9 @@ func (x *exploration) swap(w *world, i int) {
 	}
 	if len(a.Changes) == 0 && next.State == Open {
 		w.promised = max(w.promised, next.Until)
+	}
+	if c.ev.Op == OpHint && c.ev.Hint == HintRecovered && next.State == Open { // it may break a promise, once
+		w.promised = next.Until
 	}
 	if c.ev.Op == OpSettle || c.ev.Op == OpRelease {
 		c.spent++
@@ -715,6 +762,8 @@ func (x *exploration) checkSwap(w *world, c *caller, before, next *Snapshot, a *
 		if ev.Op != OpConfigure && next.Epoch == x.asOf(before, now).Epoch {
 			x.fail("%s has begun no epoch", describeEvent(ev))
 		}
+	case OpHint:
+		x.checkHint(ev, before, next, now)
 	}
 	if x.carrier.name == realCarrier.name || x.compared {
 		x.compareWithModel(c, before, next, a, now)
@@ -792,6 +841,11 @@ func (x *exploration) justified(w *world, c *caller, before *Snapshot, ch *Chang
 		return ofProbe && ch.To == Open && ev.Outcome == Throttled
 	case CauseProbeReturned:
 		return ch.To == Open && (ofProbe && ev.Outcome == Neutral || ev.Op == OpRelease && ch.From == HalfOpen && ev.Probe && ev.Epoch == before.Epoch)
+	case CauseSuspected:
+		return ch.From == Closed && ch.To == Open && ev.Op == OpSettle && ev.Outcome == Failure && before.doubt > now &&
+			(ev.ByName || ev.Epoch == before.Epoch) && before.Params.opens()
+	case CauseReported:
+		return ch.From == Closed && ch.To == Open && ev.Op == OpHint && ev.Hint == HintDown && before.Params.maxHint > 0 && before.Params.opens()
 	case CauseReset:
 		return ch.To == Closed && ev.Op == OpReset
 	case CauseIsolated:
@@ -800,6 +854,44 @@ func (x *exploration) justified(w *world, c *caller, before *Snapshot, ch *Chang
 		return ch.From != Closed && ch.To == Closed && ev.Op == OpConfigure && ev.Params.threshold == 0 && ev.Params.rate == 0
 	}
 	return false
+}
+
+// checkHint checks that what others say never weighs more than what is known here.
+func (x *exploration) checkHint(ev *Event, before, next *Snapshot, now int64) {
+	seen := x.asOf(before, now)
+	_, was := x.refusal(&seen, now)
+	_, is := x.refusal(next, now)
+	if seen.State == HalfOpen || seen.isolated || seen.Params.maxHint == 0 {
+		if !same(next, &seen) {
+			x.fail("%s moved a breaker that is half-open, isolated or deaf: %+v", describeEvent(ev), seen)
+		}
+		return
+	}
+	if next.State == Closed && seen.State != Closed {
+		x.fail("%s closed it", describeEvent(ev))
+	}
+	if is < was && (ev.Hint != HintRecovered || seen.hurried || seen.limited || !next.hurried) {
+		x.fail("%s shortened the wait from %d to %d", describeEvent(ev), was, is)
+	}
+	if is > was && is > next.Params.maxHint {
+		x.fail("%s asks for a wait of %d", describeEvent(ev), is)
+	}
+	if is > was && next.State == Open && now+is > next.Since+next.Params.maxHint {
+		x.fail("%s holds it %d after it opened", describeEvent(ev), now+is-next.Since)
+	}
+	if next.doubt > now+next.Params.maxHint && next.doubt > seen.doubt {
+		x.fail("%s leaves it in doubt for %d", describeEvent(ev), next.doubt-now)
+	}
+	if next.Streak != seen.Streak || next.failed != seen.failed || next.passed != seen.passed || next.learned != seen.learned ||
+		next.Kind != seen.Kind || next.windowFailed != seen.windowFailed {
+		x.fail("%s counts as if it had happened here", describeEvent(ev))
+	}
+	if next.hearsay && !seen.hearsay && was > 0 && next.Epoch == seen.Epoch {
+		x.fail("%s makes hearsay of what is known here", describeEvent(ev))
+	}
+	if again, _ := x.step(next, ev, now); again != next {
+		x.fail("%s twice is not as once: %+v", describeEvent(ev), again)
+	}
 }
 
 // compareWithModel checks a swap against the rules in words.
@@ -837,6 +929,8 @@ func (x *exploration) compareWithModel(c *caller, before, next *Snapshot, a *Ans
 		events = b.Isolate(at)
 	case OpConfigure:
 		events = b.Configure(at, modelConfig(ev.Params))
+	case OpHint:
+		events = b.Hear(at, ev.Hint.String(), time.Duration(ev.RetryAfter))
 	}
 	var said []model.Event
 	for _, ch := range a.Changes {
@@ -861,6 +955,7 @@ func modelConfig(p *Params) model.Config {
 		Threshold: p.threshold, Recovery: time.Duration(p.recovery), Lease: time.Duration(p.lease), MaxOpen: time.Duration(p.maxOpen),
 		Growth: int(p.growth), ProbeSuccesses: int(p.successes), MaxStated: time.Duration(p.maxStated),
 		Window: time.Duration(p.window), Rate: int(p.rate), RateWindow: time.Duration(p.rateWindow), RateMinCalls: int(p.rateCalls),
+		MaxHint: time.Duration(p.maxHint),
 	}
 }
 
@@ -874,6 +969,7 @@ func modelOf(s *Snapshot, now int64) model.Breaker {
 		LeaseFor: time.Duration(s.lease), Cooldown: time.Duration(s.cooldown), LeastLease: time.Duration(s.learned), Operated: int(s.operated),
 		FailedProbes: int(s.failed), GoodProbes: int(s.passed), Undecided: int(s.undecided), LastFailure: time.Duration(s.failedAt),
 		WindowBegan: time.Duration(s.windowSince), WindowBefore: int(s.windowEnded), WindowFailed: int(s.windowFailed),
+		Suspected: time.Duration(s.doubt), Hearsay: s.hearsay, Hurried: s.hurried, Proven: s.proven,
 	}
 	switch {
 	case s.State == Open:
@@ -895,6 +991,7 @@ func TestExplore_LongFormHasMoreActions(t *testing.T) {
 		assert.GreaterOrEqual(t, long.calls, short.calls, "%s: calls", sc.name)
 		assert.GreaterOrEqual(t, long.ticks, short.ticks, "%s: units of time", sc.name)
 		assert.GreaterOrEqual(t, long.operators, short.operators, "%s: operators", sc.name)
+		assert.GreaterOrEqual(t, long.hints, short.hints, "%s: hints", sc.name)
 	}
 }
 
@@ -930,7 +1027,7 @@ func brokenCarriers() []carrier {
 		change(&c)
 		return c
 	}
-	return append(brokenSteps(),
+	return append(append(brokenSteps(), gullibleSteps()...),
 		broken("state and until are written one after the other", func(c *carrier) { c.torn = true }),
 		broken("the probe is given out by a plain store", func(c *carrier) { c.blind = true }),
 		broken("a lost swap is taken for a won one", func(c *carrier) { c.deaf = true }),
@@ -1145,6 +1242,105 @@ func brokenSteps() []carrier {
 			}
 			return n, a
 		}),
+	}
+}
+
+// gullibleSteps are machines that believe too much, or not enough.
+func gullibleSteps() []carrier {
+	hearing := func(caught, name string, hear func(s, n *Snapshot, ev *Event, now int64)) carrier {
+		c := realCarrier
+		c.caught, c.name = caught, name
+		c.step = func(s *Snapshot, ev *Event, now int64) (*Snapshot, Answer) {
+			n, a := stepped(*s, *ev, now)
+			if ev.Op == OpHint {
+				seen := s.AsOf(now)
+				hear(&seen, &n, ev, max(now, s.Since))
+			}
+			return changed(s, n), a
+		}
+		return c
+	}
+	settling := func(caught, name string, settle func(s, n *Snapshot, ev *Event)) carrier {
+		c := realCarrier
+		c.caught, c.name, c.compared = caught, name, true
+		c.step = func(s *Snapshot, ev *Event, now int64) (*Snapshot, Answer) {
+			n, a := stepped(*s, *ev, now)
+			if ev.Op == OpSettle {
+				settle(s, &n, ev)
+			}
+			return changed(s, n), a
+		}
+		return c
+	}
+	const calls, operator, probe = "two callers and hearsay", "hearsay and an operator", "hearsay beside a probe"
+	return []carrier{
+		hearing(probe, "a report of recovery closes", func(_, n *Snapshot, ev *Event, now int64) {
+			if ev.Hint == HintRecovered && n.State == Open && !n.isolated {
+				n.State, n.Until = Closed, 0
+			}
+		}),
+		hearing(probe, "a hint gives up the probe that is out", func(_, n *Snapshot, ev *Event, now int64) {
+			if ev.Hint == HintDown && n.State == HalfOpen {
+				n.open(now, ev.RetryAfter)
+			}
+		}),
+		hearing(probe, "a probe is put off for ever", func(_, n *Snapshot, ev *Event, now int64) {
+			if ev.Hint == HintDefer && n.State == Open && !n.isolated {
+				n.Until = max(n.Until, now+ev.RetryAfter)
+			}
+		}),
+		hearing(probe, "every report of recovery is believed", func(_, n *Snapshot, ev *Event, now int64) {
+			if ev.Hint == HintRecovered && n.State == Open && !n.isolated {
+				n.Until = min(n.Until, now+ev.RetryAfter)
+			}
+		}),
+		hearing(calls, "a suspicion counts as a failure", func(_, n *Snapshot, ev *Event, now int64) {
+			if ev.Hint == HintSuspect && n.State == Closed {
+				n.Streak++
+			}
+		}),
+		hearing(operator, "a hint lifts an isolation", func(_, n *Snapshot, ev *Event, now int64) {
+			if ev.Hint == HintRecovered && n.isolated {
+				n.isolated, n.Until = false, now
+			}
+		}),
+		hearing(calls, "a throttle of others has no bound", func(_, n *Snapshot, ev *Event, now int64) {
+			if ev.Hint == HintThrottled && n.State == Closed {
+				n.Until = max(n.Until, now+ev.RetryAfter)
+			}
+		}),
+		hearing(operator, "a throttle of others takes the place of its own", func(_, n *Snapshot, ev *Event, now int64) {
+			if ev.Hint == HintThrottled && n.State == Closed {
+				n.Until = now + n.Params.stated(min(ev.RetryAfter, n.Params.maxHint))
+			}
+		}),
+		hearing(probe, "what is known here becomes hearsay", func(_, n *Snapshot, ev *Event, now int64) {
+			if ev.Hint == HintDown && n.State == Open && !n.isolated {
+				n.hearsay = true
+			}
+		}),
+		hearing(calls, "a suspicion has no end", func(_, n *Snapshot, ev *Event, now int64) {
+			if ev.Hint == HintSuspect && n.State == Closed {
+				n.doubt, n.doubted = Forever, true
+			}
+		}),
+		hearing(operator, "a report opens a breaker that no rule opens", func(s, n *Snapshot, ev *Event, now int64) {
+			if ev.Hint == HintDown && s.State == Closed && !s.Params.opens() {
+				n.open(now, ev.RetryAfter)
+				n.Epoch++
+			}
+		}),
+		settling(calls, "a success leaves a suspicion", func(s, n *Snapshot, ev *Event) {
+			if ev.Outcome == Success && n.State == Closed && s.State == Closed {
+				n.doubt, n.doubted = s.doubt, s.doubted
+			}
+		}),
+		settling(calls, "a failure leaves it hearsay", func(s, n *Snapshot, ev *Event) {
+			if ev.Outcome == Failure && s.State == Open && n.State == Open {
+				n.hearsay = s.hearsay
+			}
+		}),
+		settling(probe, "a probe of its own is no proof", func(_, n *Snapshot, ev *Event) { n.proven = false }),
 	}
 }
 

@@ -34,11 +34,16 @@ const (
 	Neutral   // no evidence
 )
 
-// Kind is the kind of a failure. The machine keeps the last one and reads none.
+// Kind is the kind of a failure. The machine keeps the last one. It reads one only while
+// others suspect the tool.
 type Kind uint8
 
-// Timeout is the kind of a success that was slow, which counts as a failure.
-const Timeout Kind = 1
+// The kinds that confirm a suspicion: a tool that others report down fails like this.
+const (
+	Timeout     Kind = 1 // also the kind of a success that was slow, which counts as a failure
+	ServerError Kind = 2
+	Connection  Kind = 5
+)
 
 // Reason says why a caller is refused.
 type Reason uint8
@@ -69,6 +74,9 @@ const (
 	CauseReset                  // any to closed
 	CauseIsolated               // any to open
 	CauseReconfigured           // any to closed: no rule opens it any more
+	CauseSuspected              // closed to open: one failure, while others suspect the tool
+	CauseReported               // closed to open: others report the tool down
+	CauseRestored               // closed to open: it was open before a restart
 )
 
 // Op is what happens to a breaker.
@@ -84,6 +92,8 @@ const (
 	OpReset               // an operator closes the breaker
 	OpIsolate             // an operator holds it open
 	OpConfigure           // the configuration changed
+	OpHint                // somebody else knows something of the tool
+	OpRestore             // what was known before a restart
 )
 
 // Event is the input of [Step]. It carries everything that Step cannot derive
@@ -98,7 +108,7 @@ type Event struct {
 	Outcome    Outcome // OpSettle
 	Kind       Kind    // OpSettle: of a failure
 	Took       int64   // OpSettle: the duration of the call
-	RetryAfter int64   // OpSettle: the wait that a throttle or a failure stated; zero or less means none
+	RetryAfter int64   // OpSettle: the wait that a throttle or a failure stated; OpHint: the wait that it asks for; zero or less means none
 	Ended      uint64  // OpSettle: successes and failures of the tool, this call included
 
 	// Source tells the tools of a group apart; zero in the breaker of a tool. By name, an
@@ -111,6 +121,8 @@ type Event struct {
 	Hooked     bool    // OpAdmit: hooks will be told of a probe before it begins, and OpBegin will follow
 	NoProbe    bool    // OpAdmit: the caller must not be the probe
 	Params     *Params // OpConfigure
+	Hint       Hint    // OpHint
+	Saved      *Saved  // OpRestore
 
 	// Draw says where a cooldown falls within its jitter: in [0,1). Only an event that
 	// begins a cooldown calls it, once; without it a cooldown has no jitter.
@@ -134,6 +146,7 @@ type Answer struct {
 	Reason Reason // OpAdmit: why the caller is refused
 	Epoch  uint64 // of the next snapshot, which admits the caller
 	Wait   int64  // OpAdmit: how long the tool will keep refusing; zero if it does not
+	Stated int64  // OpSettle: how long every caller waits from now on, because this call was told so; zero if it changes no wait
 	// Changes are the transitions from the old snapshot to the next one, oldest first:
 	// at most two, as the end of a lease may come before another one.
 	Changes []Change
@@ -151,9 +164,9 @@ type Snapshot struct {
 	limited  bool // open: Until comes from a stated wait
 	lost     bool // open: began at the end of a lease
 	untold   bool // half-open: hooks are being told, so the lease has not begun; until then Until is a bound
-	// undecided counts the probes in a row whose outcome was no verdict. Every period
-	// that begins for another reason begins at zero.
-	undecided uint8
+	// doubted says that doubt is not zero. It lies here so that a success finds it beside
+	// what it reads anyway.
+	doubted bool
 	// Evicted marks the last snapshot of a breaker whose owner has dropped it. Step
 	// neither reads nor sets it, and must not be asked about such a snapshot.
 	Evicted bool
@@ -192,6 +205,13 @@ type past struct {
 	// source is, closed with a streak, the source of the last failure that counted, if
 	// that was Once, else zero; half-open, the source of the probe.
 	source uint64
+	// undecided counts the probes in a row whose outcome was no verdict. Every period
+	// that begins for another reason begins at zero.
+	undecided uint8
+	hearsay   bool  // open, or closed with a throttle: only a hint says so
+	hurried   bool  // a hint has shortened a wait since the breaker left closed
+	proven    bool  // closed: by a probe
+	doubt     int64 // closed: until then a failure opens, as others suspect the tool; zero means that none does
 }
 
 // amend puts s before a past of its own, changed by change.
@@ -207,13 +227,13 @@ func (s *Snapshot) AdmitsAll() bool { return s.State == Closed && s.Until == 0 &
 // UnmovedBy reports whether a success that took this long changes nothing, if it
 // is no probe's.
 func (s *Snapshot) UnmovedBy(took int64) bool {
-	return s.AdmitsAll() && s.Streak == 0 && took <= s.Params.slow
+	return s.AdmitsAll() && s.Streak == 0 && !s.doubted && took <= s.Params.slow
 }
 
 // Forgettable reports whether s holds nothing against its tool: closed, no
-// streak, not throttled.
+// streak, not throttled. What only a hint says is nothing.
 func (s *Snapshot) Forgettable(now int64) bool {
-	return s.State == Closed && s.Streak == 0 && s.Until <= now
+	return s.Streak == 0 && (s.hearsay || s.State == Closed && s.Until <= now)
 }
 
 // FadesAt returns when s may be forgotten although it holds something against its
@@ -308,16 +328,19 @@ func Step(s *Snapshot, ev *Event, now int64) (next *Snapshot, a Answer) {
 		n = s.AsOf(now)
 		a.record(&n, s.State, CauseLeaseExpired)
 	}
-	from := n.State
+	from, until := n.State, n.Until
 	if cause := n.apply(ev, now, &a); cause != CauseNone {
 		n.Epoch++
 		if from == Closed && n.State == Open {
-			n.amend(func(p *past) { p.Trips, p.DownSince = p.Trips+1, n.Since })
+			n.amend(func(p *past) { p.Trips, p.DownSince = p.Trips+1, n.Since-ev.Saved.downBefore() })
 		}
 		if cause == CauseReset || cause == CauseIsolated {
 			n.amend(func(p *past) { p.operated = n.Epoch })
 		}
 		a.record(&n, from, cause)
+	}
+	if ev.states() && (n.limited || n.State == Closed) && (n.Until != until || from == HalfOpen && n.State == Open) {
+		a.Stated = n.Until - now
 	}
 	a.Epoch = n.Epoch
 	if n == *s {
@@ -326,6 +349,11 @@ func Step(s *Snapshot, ev *Event, now int64) (next *Snapshot, a Answer) {
 	next = new(Snapshot) // here, so that n itself stays on the stack
 	*next = n
 	return next, a
+}
+
+// states reports whether ev is the end of a call that was told to wait.
+func (ev *Event) states() bool {
+	return ev.Op == OpSettle && ev.RetryAfter > 0 && (ev.Outcome == Throttled || ev.Outcome == Failure)
 }
 
 // record notes that s came from another state.
@@ -356,7 +384,7 @@ func (s *Snapshot) apply(ev *Event, now int64, a *Answer) Cause {
 		if s.isProbe(ev) {
 			undecided := s.undecided
 			s.open(now, 0)
-			s.undecided = undecided
+			s.amend(func(p *past) { p.undecided = undecided })
 			return CauseProbeReturned
 		}
 	case OpBegin:
@@ -376,15 +404,28 @@ func (s *Snapshot) apply(ev *Event, now int64, a *Answer) Cause {
 		s.isolated = true
 		return CauseIsolated
 	case OpConfigure:
-		s.Params = ev.Params
-		if s.State == HalfOpen && s.Until == Forever && s.Params.lease > 0 { // a lost probe must not stay lost
-			s.amend(func(p *past) { p.lease = max(s.Params.lease, p.learned) })
-			s.Until = later(now, s.lease)
-		}
-		if !s.Params.opens() && s.State != Closed && !s.isolated {
-			s.closeAt(now)
-			return CauseReconfigured
-		}
+		return s.configure(ev.Params, now)
+	case OpHint:
+		return s.heed(ev, now)
+	case OpRestore:
+		return s.restore(ev.Saved, now)
+	}
+	return CauseNone
+}
+
+// configure puts s under other params.
+func (s *Snapshot) configure(p *Params, now int64) Cause {
+	s.Params = p
+	if s.State == HalfOpen && s.Until == Forever && p.lease > 0 { // a lost probe must not stay lost
+		s.amend(func(past *past) { past.lease = max(p.lease, past.learned) })
+		s.Until = later(now, s.lease)
+	}
+	if !p.opens() || p.maxHint == 0 {
+		s.endDoubt()
+	}
+	if !p.opens() && s.State != Closed && !s.isolated {
+		s.closeAt(now)
+		return CauseReconfigured
 	}
 	return CauseNone
 }
@@ -402,6 +443,7 @@ func (s *Snapshot) admit(ev *Event, now int64, a *Answer) Cause {
 	}
 	if s.State == Closed {
 		s.Until = 0 // a throttle that is over
+		s.endHearsay()
 		return CauseNone
 	}
 	if ev.NoProbe {
@@ -420,6 +462,7 @@ func (s *Snapshot) admit(ev *Event, now int64, a *Answer) Cause {
 	}
 	s.amend(func(p *past) {
 		p.lease, p.cooldown, p.source = lease, s.Params.cooldown(p.failed, ev.Draw), ev.Source
+		p.hearsay = false // from here on a probe of its own speaks
 	})
 	return CauseProbeAdmitted
 }
@@ -460,6 +503,7 @@ func (s *Snapshot) settleClosed(ev *Event, now int64, current bool) Cause {
 	case !current:
 	case ev.Outcome == Success, ev.Outcome == Rejected:
 		s.Streak = 0
+		s.endDoubt()
 	case ev.Outcome == Failure:
 		return s.fail(ev, now)
 	}
@@ -470,6 +514,7 @@ func (s *Snapshot) settleClosed(ev *Event, now int64, current bool) Cause {
 func (s *Snapshot) throttle(ev *Event, now int64) {
 	if wait := s.Params.stated(ev.RetryAfter); wait > 0 {
 		s.Until = max(s.Until, later(now, wait))
+		s.endHearsay()
 	}
 }
 
@@ -492,6 +537,9 @@ func (s *Snapshot) fail(ev *Event, now int64) Cause {
 	case tooMany:
 		s.openAfterFailure(ev, now)
 		return CauseFailureRate
+	case s.doubt > now && ev.Kind.confirms():
+		s.openAfterFailure(ev, now)
+		return CauseSuspected
 	}
 	s.throttle(ev, now)
 	return CauseNone
@@ -549,6 +597,7 @@ func (s *Snapshot) settleOpen(ev *Event, now int64) {
 	case Failure:
 		s.Kind = ev.Kind
 		s.endPasses()
+		s.endHearsay()
 		if s.postpone(now, s.Params.cooldown(s.failed, ev.Draw)) {
 			s.limited = false
 		}
@@ -564,6 +613,7 @@ func (s *Snapshot) settleProbe(ev *Event, now int64) Cause {
 	case Success, Rejected:
 		if s.passed+1 >= s.Params.successes {
 			s.closeAt(now)
+			s.amend(func(p *past) { p.proven = true })
 		} else {
 			s.amend(func(p *past) { p.passed++ })
 			s.open(now, 0)
@@ -602,7 +652,7 @@ func (s *Snapshot) returnUndecided(ev *Event, now int64) {
 		return
 	}
 	s.open(now, 0)
-	s.undecided = undecided
+	s.amend(func(p *past) { p.undecided = undecided })
 }
 
 // openAfterFailure opens s for one cooldown, or for the longest stated wait that
@@ -631,8 +681,11 @@ func (s *Snapshot) closeAt(now int64) {
 // begin begins a state that is not half-open.
 func (s *Snapshot) begin(state State, since, until int64) {
 	s.State, s.Since, s.Until = state, since, until
-	s.isolated, s.limited, s.lost, s.untold, s.undecided = false, false, false, false, 0
-	s.amend(func(p *past) { p.lease, p.cooldown, p.source = 0, 0, 0 })
+	s.isolated, s.limited, s.lost, s.untold, s.doubted = false, false, false, false, false
+	s.amend(func(p *past) {
+		p.lease, p.cooldown, p.source, p.undecided = 0, 0, 0, 0
+		p.hearsay, p.proven, p.doubt = false, false, 0
+	})
 }
 
 // endPasses ends a row of successful probes.
@@ -659,14 +712,18 @@ func (s *Snapshot) postpone(now, d int64) bool {
 // postponeAsStated moves the next probe of an open breaker to the end of the wait
 // that the tool stated, if that is later.
 func (s *Snapshot) postponeAsStated(ev *Event, now int64) {
-	if s.postpone(now, s.Params.stated(ev.RetryAfter)) {
+	wait := s.Params.stated(ev.RetryAfter)
+	if wait > 0 {
+		s.endHearsay()
+	}
+	if s.postpone(now, wait) {
 		s.limited = true
 	}
 }
 
 // learn makes the next lease long enough for a call that took this long.
 func (s *Snapshot) learn(took int64) {
-	if lease := s.Params.Cap(min(later(took, took), int64(MaxDuration))); lease > s.learned {
+	if lease := s.Params.learnable(later(took, took)); lease > s.learned {
 		s.amend(func(p *past) { p.learned = lease })
 	}
 }

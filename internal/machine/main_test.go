@@ -28,17 +28,17 @@ var (
 	causeTexts   = []string{
 		"none", "failure_threshold", "failure_rate", "probe_admitted", "probe_succeeded", "probe_failed",
 		"probe_throttled", "probe_returned", "lease_expired", "reset", "isolated", "reconfigured",
+		"suspected", "reported", "restored",
 	}
-	kindTexts = []string{"none", "timeout", "server_error", "connection", "not_found", "rate_limited", "canceled"}
+	kindTexts = []string{"none", "timeout", "server_error", "not_found", "rate_limited", "connection", "canceled"}
+	hintTexts = []string{"suspect", "down", "defer", "throttled", "recovered"}
 )
 
 // Kinds that the machine does not know.
 const (
-	serverError Kind = iota + 2
-	connection
-	notFound
-	rateLimited
-	canceled
+	notFound    Kind = 3
+	rateLimited Kind = 4
+	canceled    Kind = 6
 )
 
 func (s State) String() string   { return stateTexts[s] }
@@ -46,3 +46,4 @@ func (o Outcome) String() string { return outcomeTexts[o] }
 func (r Reason) String() string  { return reasonTexts[r] }
 func (c Cause) String() string   { return causeTexts[c] }
 func (k Kind) String() string    { return kindTexts[k] }
+func (h Hint) String() string    { return hintTexts[h] }

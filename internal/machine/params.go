@@ -36,6 +36,8 @@ type Config struct {
 
 	MaxInFlight int
 	ObserveOnly bool
+
+	MaxHintDuration time.Duration
 }
 
 // Params are a Config as the machine uses it: in integers, defaults filled in.
@@ -51,6 +53,7 @@ type Params struct {
 	successes uint32
 	slow      int64 // math.MaxInt64 means that no success is slow
 	window    int64 // the longest time between two failures of a streak; zero means any
+	maxHint   int64 // the longest wait that a hint asks for; zero means that hints change nothing
 
 	rate       int64  // of failures, scaled by rateOne; zero means that no rate opens
 	rateWindow int64  // how long a window lasts; Forever means until the breaker closes
@@ -80,6 +83,7 @@ func NewParams(c Config) *Params {
 		successes: uint32(min(max(c.ProbeSuccesses, 1), math.MaxInt32)),
 		slow:      int64(c.SlowCallDuration),
 		window:    int64(c.FailureWindow),
+		maxHint:   int64(c.MaxHintDuration),
 
 		rateWindow: int64(c.FailureRateWindow),
 		rateCalls:  uint64(c.FailureRateMinCalls),
@@ -131,6 +135,9 @@ func (p *Params) Cap(d int64) int64 {
 	return d
 }
 
+// learnable returns a lease that may be learned: at most MaxOpenDuration, and finite.
+func (p *Params) learnable(lease int64) int64 { return p.Cap(min(lease, int64(MaxDuration))) }
+
 // stated returns how long a wait that the tool stated binds every caller.
 func (p *Params) stated(d int64) int64 { return min(max(d, 0), p.maxStated) }
 
@@ -160,10 +167,10 @@ func (p *Params) cooldown(failed uint32, draw func() float64) int64 {
 	return int64(min(d, bound))
 }
 
-// later returns the time d after t, which is not negative, and Forever if that
-// is past it.
+// later returns the time d after t, and Forever if that is past it. d is not negative; t
+// is, if it is the beginning of a state that was restored.
 func later(t, d int64) int64 {
-	if d > Forever-t {
+	if t > 0 && d > Forever-t {
 		return Forever
 	}
 	return t + d

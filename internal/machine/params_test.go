@@ -13,12 +13,13 @@ func TestParams_AreTheConfigInIntegers(t *testing.T) {
 		FailureThreshold: 4, RecoveryDuration: 5, ProbeTimeout: 6, MaxOpenDuration: 7, MaxStatedWait: 4, RecoveryGrowth: 8,
 		RecoveryJitter: 0.25, ProbeSuccesses: 9, SlowCallDuration: 10, FailureWindow: 12,
 		FailureRate: 0.7, FailureRateWindow: 13, FailureRateMinCalls: 11, MaxInFlight: 14, ObserveOnly: true,
+		MaxHintDuration: 15,
 	})
 	assert.Equal(t, Snapshot{Params: p, past: new(past), Epoch: 1}, *p.Initial)
 	p.Initial = nil
 	assert.Equal(t, Params{
 		threshold: 4, recovery: 5, lease: 6, maxOpen: 7, maxStated: 4, growth: 8, jitter: 0.25, successes: 9, slow: 10,
-		window: 12, rate: 700_000, rateWindow: 13, rateCalls: 11, MaxInFlight: 14, ObserveOnly: true,
+		window: 12, rate: 700_000, rateWindow: 13, rateCalls: 11, MaxInFlight: 14, ObserveOnly: true, maxHint: 15,
 	}, *p)
 	zero := NewParams(Config{})
 	zero.Initial = nil

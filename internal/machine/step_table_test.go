@@ -17,7 +17,7 @@ import (
 // situation's own snapshot is epoch 7, so a permit of epoch 6 is a stale one.
 //
 // The configuration of the table: threshold 3, cooldown 30, lease 20, no wait
-// over 100, 2 good probes close, a success of more than 5 is slow. Events: a call
+// over 100, no hint over 50, 2 good probes close, a success of more than 5 is slow. Events: a call
 // took 1 (a slow one 6), a failure is a server_error, a throttle asks for 60, so does
 // a failure in the row asked.
 const stepNow = 1000
@@ -27,6 +27,10 @@ var stepSituations = []struct{ name, snapshot string }{
 	{"closed with streak", "state=closed since=900 streak=2 kind=connection"},
 	{"closed throttled", "state=closed since=900 until=1010"},
 	{"closed thawed", "state=closed since=900 until=990"},
+	{"closed suspected", "state=closed since=900 doubt=1030"},
+	{"closed proven", "state=closed since=960 proven=1"},
+	{"closed hearsay", "state=closed since=900 until=1010 hearsay=1"},
+	{"open hearsay", "state=open since=990 until=1020 hearsay=1 trips=1 down=990"},
 	{"open cooling", "state=open since=990 until=1020 streak=3 kind=connection trips=1 failed=1 passed=1 down=800"},
 	{"open due", "state=open since=955 until=985 streak=3 kind=connection trips=1 failed=1 passed=1 down=800"},
 	{"open limited", "state=open since=990 until=1050 limited=1 streak=3 kind=connection trips=1 failed=1 passed=1 down=800"},
@@ -50,8 +54,8 @@ var (
 
 // What many rows share. A lost probe's snapshot turns open before anything else.
 const (
-	freshlyClosed = "state=closed since=1000 until=0 limited=0 isolated=0 undecided=0 untold=0 lease=0 cooldown=0 streak=0 failed=0 passed=0 failedat=0 down=0 epoch=8"
-	heldOpen      = "state=open since=1000 until=1000 limited=0 isolated=1 undecided=0 untold=0 lease=0 cooldown=0 epoch=8"
+	freshlyClosed = "state=closed since=1000 until=0 limited=0 isolated=0 undecided=0 untold=0 lease=0 cooldown=0 streak=0 failed=0 passed=0 failedat=0 down=0 doubt=0 hearsay=0 proven=0 epoch=8"
+	heldOpen      = "state=open since=1000 until=1000 limited=0 isolated=1 undecided=0 untold=0 lease=0 cooldown=0 doubt=0 hearsay=0 proven=0 epoch=8"
 	probeOut      = "state=half-open since=1000 until=1020 limited=0 lease=20 cooldown=30 epoch=8"
 	lost980       = "state=open since=980 until=1010 lost=1 lease=0 cooldown=0 passed=0 epoch=8"
 	lost955       = "state=open since=955 until=985 lost=1 lease=0 cooldown=0 passed=0 epoch=8"
@@ -141,6 +145,88 @@ var stepTable = [][5]string{
 	{"closed thawed", "configure lower", "", "cfg=lower", ""},
 	{"closed thawed", "configure zero", "", "cfg=zero", ""},
 
+	// Others suspect the tool: the first failure opens, and a success ends it.
+	{"closed suspected", "admit", "", "", "admitted"},
+	{"closed suspected", "success", "current probe name", "doubt=0", ""},
+	{"closed suspected", "success", "stale stale-probe", "", ""},
+	{"closed suspected", "slow", "current probe name", "failedat=1000 state=open since=1000 until=1030 streak=1 kind=timeout doubt=0 down=1000 trips=1 epoch=8", "closed>open suspected @1000 wait=30"},
+	{"closed suspected", "failure", "current probe name", "failedat=1000 state=open since=1000 until=1030 streak=1 kind=server_error doubt=0 down=1000 trips=1 epoch=8", "closed>open suspected @1000 wait=30"},
+	{"closed suspected", "asked", "current probe name", "failedat=1000 state=open since=1000 until=1060 limited=1 streak=1 kind=server_error doubt=0 down=1000 trips=1 epoch=8", "closed>open suspected @1000 wait=60"},
+	{"closed suspected", "slow failure asked", "stale stale-probe", "", ""},
+	{"closed suspected", "rejected", "current probe name", "doubt=0", ""},
+	{"closed suspected", "rejected", "stale stale-probe", "", ""},
+	{"closed suspected", "neutral", "*", "", ""},
+	{"closed suspected", "throttled", "*", "until=1060", ""},
+	{"closed suspected", "release own", "", "", ""},
+	{"closed suspected", "release other", "", "", ""},
+	{"closed suspected", "keepalive own", "", "", ""},
+	{"closed suspected", "begin", "", "", ""},
+	{"closed suspected", "keepalive other", "", "", ""},
+	{"closed suspected", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
+	{"closed suspected", "isolate", "", heldOpen + " down=1000 trips=1", "closed>open isolated @1000 wait=30"},
+	{"closed suspected", "configure lower", "", "cfg=lower", ""},
+	{"closed suspected", "configure zero", "", "cfg=zero doubt=0", ""},
+
+	{"closed proven", "admit", "", "", "admitted"},
+	{"closed proven", "success", "current probe name", "", ""},
+	{"closed proven", "success", "stale stale-probe", "", ""},
+	{"closed proven", "slow", "current probe name", "failedat=1000 streak=1 kind=timeout", ""},
+	{"closed proven", "failure", "current probe name", "failedat=1000 streak=1 kind=server_error", ""},
+	{"closed proven", "asked", "current probe name", "failedat=1000 until=1060 streak=1 kind=server_error", ""},
+	{"closed proven", "slow failure asked", "stale stale-probe", "", ""},
+	{"closed proven", "rejected", "current probe name", "", ""},
+	{"closed proven", "rejected", "stale stale-probe", "", ""},
+	{"closed proven", "neutral", "*", "", ""},
+	{"closed proven", "throttled", "*", "until=1060", ""},
+	{"closed proven", "release own", "", "", ""},
+	{"closed proven", "release other", "", "", ""},
+	{"closed proven", "keepalive own", "", "", ""},
+	{"closed proven", "begin", "", "", ""},
+	{"closed proven", "keepalive other", "", "", ""},
+	{"closed proven", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
+	{"closed proven", "isolate", "", heldOpen + " down=1000 trips=1", "closed>open isolated @1000 wait=30"},
+	{"closed proven", "configure lower", "", "cfg=lower", ""},
+	{"closed proven", "configure zero", "", "cfg=zero", ""},
+
+	// Others were told to wait until 1010. A wait that the tool states here is its own.
+	{"closed hearsay", "admit", "", "", "refused rate_limited 10"},
+	{"closed hearsay", "success", "current probe name", "", ""},
+	{"closed hearsay", "success", "stale stale-probe", "", ""},
+	{"closed hearsay", "slow", "current probe name", "failedat=1000 streak=1 kind=timeout", ""},
+	{"closed hearsay", "failure", "current probe name", "failedat=1000 streak=1 kind=server_error", ""},
+	{"closed hearsay", "asked", "current probe name", "failedat=1000 until=1060 hearsay=0 streak=1 kind=server_error", ""},
+	{"closed hearsay", "slow failure asked", "stale stale-probe", "", ""},
+	{"closed hearsay", "rejected", "current probe name", "", ""},
+	{"closed hearsay", "rejected", "stale stale-probe", "", ""},
+	{"closed hearsay", "neutral", "*", "", ""},
+	{"closed hearsay", "throttled", "*", "until=1060 hearsay=0", ""},
+	{"closed hearsay", "release own", "", "", ""},
+	{"closed hearsay", "release other", "", "", ""},
+	{"closed hearsay", "keepalive own", "", "", ""},
+	{"closed hearsay", "begin", "", "", ""},
+	{"closed hearsay", "keepalive other", "", "", ""},
+	{"closed hearsay", "reset", "", freshlyClosed, "closed>closed reset @1000 wait=0"},
+	{"closed hearsay", "isolate", "", heldOpen + " down=1000 trips=1", "closed>open isolated @1000 wait=30"},
+	{"closed hearsay", "configure lower", "", "cfg=lower", ""},
+	{"closed hearsay", "configure zero", "", "cfg=zero", ""},
+
+	// Opened at 990 by hearsay. What fails or throttles here is known here.
+	{"open hearsay", "admit", "", "", "refused circuit_open 20"},
+	{"open hearsay", "success rejected neutral", "*", "", ""},
+	{"open hearsay", "slow", "*", "until=1030 kind=timeout hearsay=0", ""},
+	{"open hearsay", "failure", "*", "until=1030 kind=server_error hearsay=0", ""},
+	{"open hearsay", "asked", "*", "until=1060 limited=1 kind=server_error hearsay=0", ""},
+	{"open hearsay", "throttled", "*", "until=1060 limited=1 hearsay=0", ""},
+	{"open hearsay", "release own", "", "", ""},
+	{"open hearsay", "release other", "", "", ""},
+	{"open hearsay", "keepalive own", "", "", ""},
+	{"open hearsay", "begin", "", "", ""},
+	{"open hearsay", "keepalive other", "", "", ""},
+	{"open hearsay", "reset", "", freshlyClosed, "open>closed reset @1000 wait=0"},
+	{"open hearsay", "isolate", "", heldOpen, "open>open isolated @1000 wait=30"},
+	{"open hearsay", "configure lower", "", "cfg=lower", ""},
+	{"open hearsay", "configure zero", "", "cfg=zero " + freshlyClosed, "open>closed reconfigured @1000 wait=0"},
+
 	{"open cooling", "admit", "", "", "refused circuit_open 20"},
 	{"open cooling", "success", "current probe stale name", "", ""},
 	{"open cooling", "success", "stale-probe", "", ""},
@@ -214,7 +300,7 @@ var stepTable = [][5]string{
 	// One good probe has been: the second closes. 40 is the rest of the lease and
 	// the cooldown after it.
 	{"half-open live", "admit", "", "", "refused probe_in_flight 40"},
-	{"half-open live", "success rejected", "probe name", freshlyClosed, "half-open>closed probe_succeeded @1000 wait=0"},
+	{"half-open live", "success rejected", "probe name", freshlyClosed + " proven=1", "half-open>closed probe_succeeded @1000 wait=0"},
 	{"half-open live", "success rejected", "current stale", "", ""},
 	{"half-open live", "success", "stale-probe", "", ""},
 	{"half-open live", "rejected", "stale-probe", "", ""},
@@ -236,7 +322,7 @@ var stepTable = [][5]string{
 
 	// Two probes were no verdict: the third of them costs a cooldown, which does not grow.
 	{"half-open undecided", "admit", "", "", "refused probe_in_flight 40"},
-	{"half-open undecided", "success rejected", "probe name", freshlyClosed, "half-open>closed probe_succeeded @1000 wait=0"},
+	{"half-open undecided", "success rejected", "probe name", freshlyClosed + " proven=1", "half-open>closed probe_succeeded @1000 wait=0"},
 	{"half-open undecided", "success rejected", "current stale", "", ""},
 	{"half-open undecided", "success", "stale-probe", "", ""},
 	{"half-open undecided", "rejected", "stale-probe", "", ""},
@@ -258,7 +344,7 @@ var stepTable = [][5]string{
 
 	// Hooks are being told of the probe, for 100 at most. Its lease has not begun.
 	{"half-open untold", "admit", "", "", "refused probe_in_flight 50"},
-	{"half-open untold", "success rejected", "probe name", freshlyClosed, "half-open>closed probe_succeeded @1000 wait=0"},
+	{"half-open untold", "success rejected", "probe name", freshlyClosed + " proven=1", "half-open>closed probe_succeeded @1000 wait=0"},
 	{"half-open untold", "success rejected", "current stale", "", ""},
 	{"half-open untold", "success", "stale-probe", "", ""},
 	{"half-open untold", "rejected", "stale-probe", "", ""},
@@ -345,6 +431,7 @@ func stepParams(change func(*Config)) *Params {
 	c := Config{
 		FailureThreshold: 3, RecoveryDuration: 30 * time.Second, ProbeTimeout: 20 * time.Second,
 		MaxOpenDuration: 100 * time.Second, MaxStatedWait: 200 * time.Second, ProbeSuccesses: 2, SlowCallDuration: 5 * time.Second,
+		MaxHintDuration: 50 * time.Second,
 	}
 	if change != nil {
 		change(&c)
@@ -416,6 +503,14 @@ func changeSnapshot(t *testing.T, s *Snapshot, text string) {
 			s.limited = n == 1
 		case "isolated":
 			s.isolated = n == 1
+		case "doubt":
+			s.doubt, s.doubted = seconds, n != 0
+		case "hearsay":
+			s.hearsay = n == 1
+		case "hurried":
+			s.hurried = n == 1
+		case "proven":
+			s.proven = n == 1
 		case "lost":
 			s.lost = n == 1
 		default:
@@ -461,9 +556,9 @@ func stepEvent(what, permit string) Event {
 		case "slow":
 			ev.Outcome, ev.Took = Success, 6*stepSecond
 		case "failure":
-			ev.Outcome, ev.Kind = Failure, serverError
+			ev.Outcome, ev.Kind = Failure, ServerError
 		case "asked":
-			ev.Outcome, ev.Kind, ev.RetryAfter = Failure, serverError, 60*stepSecond
+			ev.Outcome, ev.Kind, ev.RetryAfter = Failure, ServerError, 60*stepSecond
 		case "rejected":
 			ev.Outcome, ev.Kind = Rejected, notFound
 		case "throttled":

@@ -45,7 +45,7 @@ func TestSnapshot_AdmitsAllIsNeverRefused(t *testing.T) {
 		s.Evicted = true
 		assert.False(t, s.AdmitsAll(), c.name)
 	}
-	assert.Equal(t, []string{"closed clean", "closed with streak"}, all)
+	assert.Equal(t, []string{"closed clean", "closed with streak", "closed suspected", "closed proven"}, all)
 	open := stepSituation(t, "state=open")
 	assert.False(t, open.AdmitsAll())
 	assert.False(t, (&Snapshot{Params: open.Params, Until: 1}).AdmitsAll(), "a throttle of a nanosecond")
@@ -65,7 +65,7 @@ func TestSnapshot_UnmovedBySuccessThatChangesNothing(t *testing.T) {
 		s.Evicted = true
 		assert.False(t, s.UnmovedBy(0), c.name)
 	}
-	assert.Equal(t, []string{"closed clean, -1", "closed clean, 0"}, unmoved)
+	assert.Equal(t, []string{"closed clean, -1", "closed clean, 0", "closed proven, -1", "closed proven, 0"}, unmoved)
 }
 
 func TestSnapshot_Forgettable(t *testing.T) {
@@ -85,6 +85,12 @@ func TestSnapshot_Forgettable(t *testing.T) {
 		"state=open until=999 isolated=1":      false,
 		"state=closed until=1001 streak=1":     false,
 		"state=closed since=900 epoch=9":       true,
+		"state=closed doubt=1040":              true,
+		"state=closed until=1001 hearsay=1":    true,
+		"state=open until=1001 hearsay=1":      true,
+
+		"state=closed until=1001 hearsay=1 streak=1": false,
+		"state=open until=1001 hearsay=1 streak=1":   false,
 	} {
 		s := stepSituation(t, text)
 		assert.Equal(t, want, s.Forgettable(1000*stepSecond), text)

@@ -65,7 +65,9 @@ func TestEnum_TextsAreStable(t *testing.T) {
 	checkEnum[toolhealth.Outcome](t, "Outcome", "success", "failure", "rejected", "throttled", "neutral")
 	checkEnum[toolhealth.Cause](t, "Cause",
 		"none", "failure_threshold", "failure_rate", "probe_admitted", "probe_succeeded", "probe_failed",
-		"probe_throttled", "probe_returned", "lease_expired", "reset", "isolated", "reconfigured")
+		"probe_throttled", "probe_returned", "lease_expired", "reset", "isolated", "reconfigured",
+		"suspected", "reported", "restored")
+	checkEnum[toolhealth.HintKind](t, "HintKind", "suspect", "down", "defer", "throttled", "recovered")
 	checkEnum[toolhealth.Kind](t, "Kind", kindTexts...)
 	checkEnum[toolhealth.StopReason](t, "StopReason",
 		"none", "tool_unavailable:circuit_open", "tool_unavailable:probe_in_flight", "tool_unavailable:rate_limited",

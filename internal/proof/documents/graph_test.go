@@ -28,6 +28,7 @@ var floors = [][]string{
 	{"group.go"},
 	{"registry.go"},
 	{"operator.go", "health.go"},
+	{"hint.go", "checkpoint.go"},
 	{"router.go"},
 	{"guard.go"},
 	{"tool.go"},

@@ -37,13 +37,13 @@ const (
 
 var config = model.Config{
 	Threshold: 2, Recovery: 3 * time.Second, Lease: 2 * time.Second, MaxOpen: 7 * time.Second,
-	MaxStated: 4 * time.Second, Window: 4 * time.Second,
+	MaxStated: 4 * time.Second, Window: 4 * time.Second, MaxHint: 6 * time.Second,
 }
 
 func registryConfig(threshold int) toolhealth.Config {
 	return toolhealth.Config{Breaker: toolhealth.BreakerConfig{
 		FailureThreshold: threshold, RecoveryDuration: config.Recovery, ProbeTimeout: config.Lease, MaxOpenDuration: config.MaxOpen,
-		MaxStatedWait: config.MaxStated, FailureWindow: config.Window,
+		MaxStatedWait: config.MaxStated, FailureWindow: config.Window, MaxHintDuration: config.MaxHint,
 	}}
 }
 
@@ -57,8 +57,9 @@ type input struct {
 	took      time.Duration
 	wait      time.Duration
 	threshold int
-	source    int  // in a group: the tool
-	once      bool // in a group: the outcome is a time-out
+	source    int    // in a group: the tool
+	once      bool   // in a group: the outcome is a time-out
+	hint      string // its wait is in wait
 }
 
 // output is the answer to a call. A field that the call does not answer is zero.
@@ -75,6 +76,7 @@ type seen struct {
 	state, reason, kind  string
 	wait, since, down    time.Duration
 	streak, epoch, trips int
+	suspected, reported  bool
 }
 
 // breakerState is the checker's state of one tool.
@@ -115,6 +117,8 @@ func step(s breakerState, in input, out output) (bool, breakerState) {
 		s.b.Reset(in.now)
 	case "isolate":
 		s.b.Isolate(in.now)
+	case "hint":
+		s.b.Hear(in.now, in.hint, in.wait)
 	case "configure":
 		c := config
 		c.Threshold = in.threshold
@@ -122,7 +126,10 @@ func step(s breakerState, in input, out output) (bool, breakerState) {
 	case "health":
 		look, b := s.b.Look(in.now), s.b
 		b.Tick(in.now)
-		return out.seen == seen{b.State, look.Reason, b.Kind, look.Wait, b.Since, b.DownSince, b.Streak, b.Epoch, b.Trips}, s
+		return out.seen == seen{
+			b.State, look.Reason, b.Kind, look.Wait, b.Since, b.DownSince, b.Streak, b.Epoch, b.Trips,
+			b.Suspected > in.now, b.State == "open" && b.Hearsay,
+		}, s
 	default:
 		panic(in.what)
 	}
@@ -302,7 +309,7 @@ func (c *recorder) look(client, tool int) {
 		}
 		return output{seen: seen{
 			h.State.String(), h.Reason.Detail(), h.LastFailure.String(), h.RetryAfter, h.Since.Sub(c.start), down,
-			h.ConsecutiveFailures, int(h.Epoch), int(h.Trips),
+			h.ConsecutiveFailures, int(h.Epoch), int(h.Trips), h.Suspected, h.Reported,
 		}}
 	})
 	to := c.clock.Add(1)
@@ -357,7 +364,11 @@ func (c *recorder) call(g int, hand *[]held, random *rand.Rand) {
 		*hand = slices.Delete(*hand, i, i+1)
 		return
 	}
-	switch random.IntN(20) {
+	switch random.IntN(23) {
+	case 20, 21, 22:
+		kind := toolhealth.HintKind(random.IntN(5))
+		in.what, in.hint, in.wait = "hint", kind.String(), []time.Duration{0, time.Second, 5 * time.Second, time.Hour}[random.IntN(4)]
+		c.do(g, in, func() output { c.r.Hint(name, kind, in.wait); return output{} })
 	case 0:
 		in.what = "reset"
 		c.do(g, in, func() output { c.r.Reset(name, ""); return output{} })
@@ -536,6 +547,13 @@ func TestChecker_RejectsHistoriesForAnotherModel(t *testing.T) {
 				next.b.Streak = streak
 			}
 			return ok, next
+		},
+		"a report of recovery closes": func(s breakerState, in input, out output) (bool, breakerState) {
+			if in.hint == "recovered" && s.b.State == "open" && !s.b.Isolated {
+				s.b.Reset(in.now)
+				return true, s
+			}
+			return step(s, in, out)
 		},
 		"a lease never ends": func(s breakerState, in input, out output) (bool, breakerState) {
 			ok, next := step(s, in, out)

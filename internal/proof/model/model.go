@@ -28,6 +28,7 @@ type Config struct {
 	Rate           int           // of failures, in millionths
 	RateWindow     time.Duration
 	RateMinCalls   int
+	MaxHint        time.Duration // zero means that hints are not listened to
 }
 
 // Never is a time that does not come.
@@ -73,8 +74,12 @@ type Breaker struct {
 	WindowFailed int           // failures in it; zero if there is no window
 
 	// Of a group, whose tools are numbered from one:
-	Repeated int // closed: the tool whose time-out was counted last, zero if another failure was
-	Prober   int // half-open: the tool that took the probe
+	Repeated  int           // closed: the tool whose time-out was counted last, zero if another failure was
+	Prober    int           // half-open: the tool that took the probe
+	Suspected time.Duration // closed: until then one failure opens, because others suspect the tool
+	Hearsay   bool          // open, or throttled while closed: known from others only
+	Hurried   bool          // others have brought a probe forward since it was last closed
+	Proven    bool          // closed: by a probe
 }
 
 // New returns the breaker of a tool that was never called.
@@ -144,6 +149,7 @@ func (b *Breaker) stated(d time.Duration) time.Duration {
 func (b *Breaker) asks(now, d time.Duration) {
 	if wait := b.stated(d); wait > 0 {
 		b.Throttled = max(b.Throttled, later(now, wait))
+		b.Hearsay = false
 	}
 }
 
@@ -181,6 +187,10 @@ func (b *Breaker) enter(state, cause string, when time.Duration) *Event {
 	b.State, b.Since = state, when
 	b.Epoch++
 	b.Throttled = 0
+	b.Suspected, b.Hearsay, b.Proven = 0, false, false
+	if state == "closed" {
+		b.Hurried = false
+	}
 	if state != "half-open" {
 		b.Undecided = 0
 	}
@@ -291,7 +301,7 @@ func (b *Breaker) ask(now time.Duration, hooked bool) (Answer, []Event) {
 		return a, events
 	}
 	if !a.Probe {
-		b.Throttled = 0
+		b.Throttled, b.Hearsay = 0, false
 		return a, events
 	}
 	lease := Never
@@ -360,6 +370,9 @@ func (b *Breaker) Configure(now time.Duration, c Config) []Event {
 		b.LeaseFor = max(c.Lease, b.LeastLease)
 		b.LeaseEnd = later(now, b.LeaseFor)
 	}
+	if c.MaxHint == 0 || c.Threshold == 0 && c.Rate == 0 {
+		b.Suspected = 0
+	}
 	if c.Threshold == 0 && c.Rate == 0 && b.State != "closed" && !b.Isolated {
 		events = append(events, b.close("reconfigured", now))
 	}
@@ -404,7 +417,7 @@ func (b *Breaker) reportClosed(now time.Duration, r Report, mine bool) []Event {
 		b.asks(now, r.RetryAfter)
 	case !mine:
 	case r.Outcome == "success", r.Outcome == "rejected":
-		b.Streak = 0
+		b.Streak, b.Suspected = 0, 0
 	case r.Outcome == "failure":
 		if b.Config.Window > 0 && now > later(b.LastFailure, b.Config.Window) {
 			b.Streak = 0
@@ -426,6 +439,8 @@ func (b *Breaker) reportClosed(now time.Duration, r Report, mine bool) []Event {
 			cause = "failure_threshold"
 		case often:
 			cause = "failure_rate"
+		case b.Suspected > now && (r.Kind == "connection" || r.Kind == "timeout" || r.Kind == "server_error"):
+			cause = "suspected"
 		default:
 			return nil
 		}
@@ -457,11 +472,13 @@ func (b *Breaker) reportOpen(now time.Duration, r Report) {
 		return
 	}
 	if r.Outcome == "failure" {
-		b.Kind, b.GoodProbes = r.Kind, 0
+		b.Kind, b.GoodProbes, b.Hearsay = r.Kind, 0, false
 		b.putOff(later(now, b.cooldownNow()), false)
 	}
 	if r.Outcome == "failure" || r.Outcome == "throttled" {
-		b.putOff(later(now, b.stated(r.RetryAfter)), true)
+		wait := b.stated(r.RetryAfter)
+		b.Hearsay = b.Hearsay && wait == 0
+		b.putOff(later(now, wait), true)
 	}
 }
 
@@ -481,7 +498,9 @@ func (b *Breaker) reportProbe(now time.Duration, r Report) Event {
 	case "success", "rejected":
 		b.GoodProbes++
 		if b.GoodProbes >= max(b.Config.ProbeSuccesses, 1) {
-			return b.close("probe_succeeded", now)
+			e := b.close("probe_succeeded", now)
+			b.Proven = true
+			return e
 		}
 		return b.open("probe_succeeded", now, 0, false)
 	case "failure":
@@ -521,6 +540,59 @@ func (b *Breaker) Release(now time.Duration, epoch int) []Event {
 		b.Undecided = row
 	}
 	return events
+}
+
+// Hear is what somebody else says of the tool, and the wait that they ask for.
+func (b *Breaker) Hear(now time.Duration, hint string, wait time.Duration) []Event {
+	events := b.Tick(now)
+	neverOpens := b.Config.Threshold == 0 && b.Config.Rate == 0
+	if b.Config.MaxHint == 0 || b.State == "half-open" || b.Isolated || neverOpens && hint != "throttled" {
+		return events
+	}
+	wait = min(max(wait, 0), b.Config.MaxHint)
+	if hint == "throttled" {
+		wait = b.stated(wait)
+	}
+	if b.State == "open" {
+		b.hearOpen(now, hint, wait)
+		return events
+	}
+	proof := b.Proven && now < later(b.Since, b.Config.MaxHint)
+	end := later(now, b.bounded(wait))
+	switch {
+	case hint == "recovered":
+		b.Suspected = 0
+	case wait == 0:
+	case hint == "suspect":
+		b.Suspected = max(b.Suspected, later(now, wait))
+	case hint == "throttled" && end > b.Throttled:
+		b.Hearsay = b.Hearsay || b.Throttled <= now
+		b.Throttled = end
+	case hint == "down" && end > b.Throttled && !proof:
+		events = append(events, b.open("reported", now, wait, false))
+		b.Hearsay = true
+	}
+	return events
+}
+
+// hearOpen is Hear while open.
+func (b *Breaker) hearOpen(now time.Duration, hint string, wait time.Duration) {
+	end := later(now, wait)
+	switch hint {
+	case "recovered":
+		if !b.Stated && !b.Hurried && end < b.Due {
+			b.Due, b.Hurried = end, true
+		}
+	case "down", "defer", "throttled":
+		end = min(end, later(b.Since, b.Config.MaxHint))
+		if b.Config.MaxOpen > 0 {
+			end = min(end, later(b.Since, b.Config.MaxOpen))
+		}
+		if end > now && end > b.Due {
+			b.Due = end
+			b.Stated = b.Stated || hint == "throttled"
+		}
+	}
 }
 
 // Stats are the counters of one tool. They keep every recorded duration and compute

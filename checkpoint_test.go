@@ -1,0 +1,342 @@
+package toolhealth
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhealth/toolhealth/internal/race"
+)
+
+// sickRegistry knows something of every sort against its tools.
+func sickRegistry() *Registry {
+	r := NewRegistry()
+	for _, tool := range []string{"down", "streak", "\xff\xfe"} {
+		fail(r, tool, KindConnection)
+		fail(r, tool, KindConnection)
+	}
+	fail(r, "down", KindConnection)
+	fail(r, "\xff\xfe", KindConnection)
+	r.Isolate("held", "alice")
+	r.Record("limited", Verdict{Outcome: OutcomeThrottled, RetryAfter: 5 * time.Minute}, 0)
+	r.Hint("reported", HintDown, time.Minute)
+	r.Hint("shared", HintThrottled, time.Minute)
+	r.RecordSuccess("well", 0)
+	return r
+}
+
+func checkpointOf(t testing.TB, r *Registry) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, r.Checkpoint(&b))
+	return b.Bytes()
+}
+
+func restored(t testing.TB, text []byte) (*Registry, Restored) {
+	t.Helper()
+	r := NewRegistry()
+	res, err := r.Restore(bytes.NewReader(text))
+	require.NoError(t, err)
+	return r, res
+}
+
+func TestRegistry_RestoreGoesOnWhereItWas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := sickRegistry()
+		time.Sleep(20*time.Second + 7)
+		text := checkpointOf(t, a)
+		time.Sleep(5*time.Second + 3)
+		r := NewRegistry()
+		events := recordEvents(r)
+		res, err := r.Restore(bytes.NewReader(text))
+		require.NoError(t, err)
+		assert.Equal(t, Restored{Age: 5*time.Second + 3, Tools: 7, Isolated: 1}, res)
+		assert.NotContains(t, namesOf(r), "well")
+		for name, h := range r.All() {
+			was := healthOf(t, a, name)
+			assert.Zero(t, h.TotalCalls(), name)
+			assert.Equal(t, was.DownSince.Equal(h.DownSince), true, name)
+			assert.Equal(t, []any{was.State, was.Reason, was.RetryAfter, was.ConsecutiveFailures, was.LastFailure, was.Reported, was.IsolatedBy},
+				[]any{h.State, h.Reason, h.RetryAfter, h.ConsecutiveFailures, h.LastFailure, h.Reported, h.IsolatedBy}, "%q", name)
+		}
+		for _, tool := range []string{"down", "held", "reported", "\xff\xfe"} {
+			assert.Equal(t, []string{"closed>open restored 2"}, events.of(tool))
+		}
+		assert.Empty(t, events.of("streak"))
+		again, more := restored(t, checkpointOf(t, r))
+		assert.Equal(t, 7, more.Tools, "saved again nothing is lost")
+		for name, h := range r.All() {
+			is := healthOf(t, again, name)
+			assert.Equal(t, h.RetryAfter, is.RetryAfter, name)
+			assert.Equal(t, h.Trips, is.Trips, name)
+			assert.True(t, h.DownSince.Equal(is.DownSince), name)
+		}
+		time.Sleep(5 * time.Second)
+		assert.True(t, healthOf(t, r, "down").ProbeDue)
+		fail(r, "streak", KindConnection)
+		assert.Equal(t, StateOpen, healthOf(t, r, "streak").State, "two before the restart and one after it")
+		r.Reset("held", "")
+		assert.True(t, r.AllowRequest("held"))
+	})
+}
+
+func TestRegistry_RestoredProbeIsDueAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := NewRegistry()
+		failTimes(a, "half", 3)
+		time.Sleep(30 * time.Second)
+		require.True(t, a.AllowRequest("half"))
+		r, _ := restored(t, checkpointOf(t, a))
+		assert.True(t, healthOf(t, r, "half").ProbeDue, "the probe has ended with its process")
+	})
+}
+
+func TestRegistry_StaleCheckpointSaysNothingButIsolations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text := checkpointOf(t, sickRegistry())
+		time.Sleep(time.Minute)
+		r, res := restored(t, text)
+		assert.True(t, healthOf(t, r, "down").ProbeDue, "the cooldown is over, so the next caller is the probe")
+		assert.Equal(t, 1, res.Stale, "nothing is left of a throttle that is over")
+		time.Sleep(9*time.Minute + 1)
+		r, res = restored(t, text)
+		assert.Equal(t, Restored{Age: 10*time.Minute + 1, Tools: 1, Isolated: 1, Stale: 6}, res)
+		assert.Equal(t, []string{"held"}, namesOf(r))
+		assert.Equal(t, "alice", healthOf(t, r, "held").IsolatedBy)
+	})
+}
+
+// A long wait that is still running is not stale.
+func TestRegistry_RunningWaitIsNotStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := Config{Breaker: DefaultBreakerConfig()}
+		c.Breaker.MaxOpenDuration = Off
+		a, err := NewRegistryWithConfig(c)
+		require.NoError(t, err)
+		a.Record("a", Verdict{Outcome: OutcomeThrottled, RetryAfter: time.Hour}, 0)
+		text := checkpointOf(t, a)
+		time.Sleep(20 * time.Minute)
+		r, err := NewRegistryWithConfig(c)
+		require.NoError(t, err)
+		_, err = r.Restore(bytes.NewReader(text))
+		require.NoError(t, err)
+		assert.Equal(t, 40*time.Minute, healthOf(t, r, "a").RetryAfter)
+	})
+}
+
+func TestRegistry_RestoreAfterWallClockWentBack(t *testing.T) {
+	text := checkpointOf(t, sickRegistry())
+	year := []byte(time.Now().UTC().Format(`"at":"2006-`))
+	later := bytes.Replace(text, year, []byte(`"at":"2999-`), 1)
+	later = append(later[:bytes.LastIndex(later, []byte(sealBefore))], '}')
+	r, res := restored(t, later)
+	assert.Zero(t, res.Age)
+	assert.Equal(t, 7, res.Tools)
+	assert.LessOrEqual(t, healthOf(t, r, "down").RetryAfter, 30*time.Second)
+}
+
+func TestRegistry_RestoreLeavesWhatIsKnown(t *testing.T) {
+	text := checkpointOf(t, sickRegistry())
+	r := registryWith(t, func(c *Config) {
+		c.RegisteredOnly = true
+		c.Tools = map[string]BreakerConfig{"down": {}, "streak": {}, "limited": {}, "held": {FailureThreshold: Off}, "\xff\xfe": {FailureThreshold: Off}}
+	})
+	r.RecordSuccess("down", 0)
+	fail(r, "streak", KindConnection)
+	res, err := r.Restore(bytes.NewReader(text))
+	require.NoError(t, err)
+	assert.Equal(t, 5, res.Skipped, "known here, without a rule that opens, or unknown")
+	assert.Equal(t, 2, res.Tools)
+	assert.True(t, r.Available("down"), "it works here")
+	assert.Equal(t, 1, healthOf(t, r, "streak").ConsecutiveFailures)
+	res, err = r.Restore(bytes.NewReader(text))
+	require.NoError(t, err)
+	assert.Zero(t, res.Tools, "twice is as once")
+	for _, r := range []*Registry{nil, new(Registry)} {
+		res, err = r.Restore(bytes.NewReader(text))
+		require.NoError(t, err)
+		assert.Equal(t, 7, res.Skipped)
+		assert.Contains(t, string(checkpointOf(t, r)), `"tools":[]`)
+	}
+	full := registryWith(t, func(c *Config) { c.MaxTools = 2 })
+	res, err = full.Restore(bytes.NewReader(text))
+	require.NoError(t, err)
+	assert.Equal(t, 7, res.Tools+res.Skipped)
+	assert.Equal(t, 2, full.Len())
+}
+
+func TestRegistry_WrongCheckpointChangesNothing(t *testing.T) {
+	const at = `"at":"2026-01-01T00:00:00Z"`
+	for text, problem := range map[string]string{
+		"": "", "{": "", "null": "schema is 0, must be 1", "[]": "", `{"schema":2,` + at + `}`: "schema is 2, must be 1",
+		`{"schema":1,` + at + `,"tools":[{"tool":"a","state":"open"},{"tool":"x","state":"ajar"}]}`:                     "ajar",
+		`{"schema":1,` + at + `,"tools":[{"tool":"a","state":"open"},{"tool":3}]}`:                                      "",
+		`{"schema":1,` + at + `,"tools":[{"tool":"a","state":"open"},{"tool":"","state":"open"}]}`:                      "tools[1]: tool has 0 bytes",
+		`{"schema":1,` + at + `,"tools":[{"tool":"a","state":"open"},{"tool":"b","state":"closed","wait_seconds":-4}]}`: "a duration is negative",
+		`{"schema":1,` + at + `,"tools":[{"tool":"b","state":"open","streak":-1}]}`:                                     "streak is -1",
+		`{"schema":1,` + at + `,"tools":[{"tool":"b","state":"closed","isolated":true}]}`:                               "isolated, and state is closed",
+		`{"schema":1,` + at + `,"tools":[{"tool":"` + strings.Repeat("x", maxSavedName+1) + `","state":"open"}]}`:       "tool has 1025 bytes",
+		`{"schema":1,` + at + `,"tools":[{"tool":"b","state":"open"}],"sum":"00000000"}`:                                "the sum does not fit",
+		`{"schema":1,` + at + `,"sum":"00000000","tools":[{"tool":"b","state":"open"}] }`:                               "the sum does not fit",
+		`{"schema":1,` + at + `} x`:                           "",
+		strings.Repeat(" ", maxCheckpoint+1) + `{"schema":1}`: "more than 16777216 bytes",
+	} {
+		r := NewRegistry()
+		_, err := r.Restore(strings.NewReader(text))
+		assert.ErrorIs(t, err, ErrCheckpoint, "%.80q", text)
+		assert.ErrorContains(t, err, problem)
+		assert.Zero(t, r.Len(), "%.80q", text)
+	}
+	broken := errors.New("disk")
+	_, err := NewRegistry().Restore(iotest.ErrReader(broken))
+	assert.ErrorIs(t, err, broken)
+	assert.NotErrorIs(t, err, ErrCheckpoint)
+}
+
+func TestRegistry_AbsurdCheckpointIsBounded(t *testing.T) {
+	now := time.Now().Format(time.RFC3339)
+	r, res := restored(t, []byte(`{"schema":1,"at":"`+now+`","tools":[
+		{"tool":"a","state":"open","wait_seconds":1e300,"streak":2147483647,"failed_probes":4294967295,"learned_lease_seconds":1e300},
+		{"tool":"b","state":"closed","wait_seconds":1e300,"streak":2147483647},
+		{"tool":"c","state":"half-open","age_seconds":1e300,"down_seconds":1e300},
+		{"tool":"a","state":"open"}]}`))
+	assert.Equal(t, 3, res.Tools)
+	assert.Equal(t, 1, res.Skipped, "named twice")
+	for name, h := range r.All() {
+		assert.LessOrEqual(t, h.RetryAfter, 10*time.Minute, name)
+	}
+	assert.Equal(t, 2, healthOf(t, r, "b").ConsecutiveFailures, "only a failure opens")
+	assert.True(t, healthOf(t, r, "c").ProbeDue)
+	for _, tool := range []string{"a", "b", "c"} {
+		fail(r, tool, KindConnection)
+		assert.LessOrEqual(t, healthOf(t, r, tool).RetryAfter, 10*time.Minute, tool)
+	}
+}
+
+// Cut or changed at any byte it is an error, or says what it said.
+func TestRegistry_TornCheckpointInventsNothing(t *testing.T) {
+	synctest.Test(t, tear)
+}
+
+func tear(t *testing.T) {
+	whole := checkpointOf(t, sickRegistry())
+	want, _ := restored(t, whole)
+	harmless := 0
+	check := func(text []byte) {
+		r := NewRegistry()
+		_, err := r.Restore(bytes.NewReader(text))
+		if err != nil {
+			require.ErrorIs(t, err, ErrCheckpoint)
+			require.Zero(t, r.Len(), "%q", text)
+			return
+		}
+		harmless++
+		require.Equal(t, namesOf(want), namesOf(r), "%q", text)
+		for name, h := range r.All() {
+			was := healthOf(t, want, name)
+			require.Equal(t, was.State, h.State)
+			require.Equal(t, was.ConsecutiveFailures, h.ConsecutiveFailures)
+			require.LessOrEqual(t, h.RetryAfter, 10*time.Minute)
+		}
+	}
+	for i := range len(whole) {
+		check(whole[:i])
+	}
+	assert.Equal(t, 1, harmless, "without the end of the line")
+	for i := range whole {
+		for bit := range 8 {
+			text := bytes.Clone(whole)
+			text[i] ^= 1 << bit
+			check(text)
+		}
+	}
+	assert.Less(t, harmless, 4*8, "changes of the key of the sum, and of the end of the line")
+}
+
+func TestRegistry_CheckpointHasOnlyWhatIsAgainstTools(t *testing.T) {
+	r := NewRegistry()
+	for i := range 1000 {
+		r.RecordSuccess(fmt.Sprint("t", i), 0)
+	}
+	failTimes(r, strings.Repeat("x", maxSavedName+1), 3)
+	text := checkpointOf(t, r)
+	assert.Less(t, len(text), 100, "%s", text)
+	assert.True(t, json.Valid(text))
+	text = checkpointOf(t, sickRegistry())
+	for _, word := range []string{"well", "calls", "ewma", "trips", "epoch"} {
+		assert.NotContains(t, string(text), word)
+	}
+	assert.Equal(t, 1, bytes.Count(text, []byte("\n")))
+	failing := errors.New("full")
+	assert.ErrorIs(t, r.Checkpoint(writerFunc(func([]byte) (int, error) { return 0, failing })), failing)
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func TestRegistry_CheckpointOfTenThousandOpenTools(t *testing.T) {
+	const tools = 10_000
+	r := NewRegistry()
+	for i := range tools {
+		failTimes(r, fmt.Sprint("some_tool_with_a_name_", i), 3)
+	}
+	text := checkpointOf(t, r)
+	assert.LessOrEqual(t, len(text), 2_000_000)
+	c, err := readCheckpoint(bytes.NewReader(text))
+	require.NoError(t, err)
+	took := func(do func()) time.Duration {
+		began := time.Now()
+		do()
+		return time.Since(began)
+	}
+	enough := false
+	for range 10 { // the machine may be busy, so the measure is what JSON alone takes
+		encoded := took(func() { require.NoError(t, json.NewEncoder(io.Discard).Encode(c)) })
+		wrote := took(func() { checkpointOf(t, r) })
+		read := took(func() {
+			_, res := restored(t, text)
+			assert.Equal(t, tools, res.Tools)
+		})
+		t.Logf("%d bytes, written in %v, read in %v; JSON alone takes %v", len(text), wrote, read, encoded)
+		if enough = max(wrote, read) <= max(10*encoded, 50*time.Millisecond); enough {
+			break
+		}
+	}
+	assert.True(t, enough || race.Enabled)
+}
+
+// Checkpoints may be written while everything moves.
+func TestRegistry_CheckpointWhileInUse(t *testing.T) {
+	r := NewRegistry()
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			tool := fmt.Sprint("t", i%20)
+			failTimes(r, tool, 3)
+			r.Hint(tool, HintKind(i%5), time.Second)
+			r.Remove(tool)
+		}
+	}()
+	for range 50 {
+		restored(t, checkpointOf(t, r))
+	}
+	close(stop)
+	<-done
+}

@@ -740,7 +740,7 @@ func ExampleLoad() {
 	// Output:
 	// <nil> [archive] 10s
 	// toolhealth: config: policy.timeout is 10, must be a duration such as "30s"
-	// toolhealth: config: policy.max_attempt is unknown, must be one of max_attempts, timeout, backoff_base, backoff_max, backoff_factor, jitter, max_wait, retry_budget, retry_refill, side_effects, detach
+	// toolhealth: config: policy.max_attempt is unknown, must be one of max_attempts, timeout, max_duration, backoff_base, backoff_max, backoff_factor, jitter, max_wait, retry_budget, retry_refill, side_effects, detach
 	// toolhealth: config: tools["search"].substitutes[0] is "search", must be another tool than the primary
 }
 
@@ -835,7 +835,7 @@ func Example_guard() {
 // A policy of one tool is whole in Go: start from a copy of the default. This mail is
 // sent once, unless an attempt surely never reached the server.
 func ExampleToolSettings() {
-	settings := toolhealth.Settings{Policy: toolhealth.Policy{Timeout: 10 * time.Second}}
+	settings := toolhealth.Settings{Policy: toolhealth.Policy{MaxDuration: 10 * time.Second}}
 	mail := settings.Policy
 	mail.SideEffects = true
 	settings.Tools = map[string]toolhealth.ToolSettings{"mail": {Policy: &mail}}

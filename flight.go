@@ -161,8 +161,8 @@ func (o *openCall) ctxDone() {
 // expire ends an open call, and its ctx, without a word of its reader.
 func (o *openCall) expire() {
 	o.frame.Attempt.End()
+	defer o.abandon(o.now())
 	o.quit(nil)
-	o.abandon(o.now())
 }
 
 // end ends a claimed call with what its reader says.
@@ -170,9 +170,9 @@ func (o *openCall) end(err error) {
 	now := max(o.now(), o.ended)
 	o.late = o.frame.Err() != nil
 	paused := o.frame.Attempt.End() - o.paused
-	o.quit(nil)
 	o.stayed = time.Duration(now-o.ended) - paused
-	o.finish(now, func() { o.done(err) })
+	defer o.finish(now, func() { o.done(err) }) // also if the caller's ctx panics when it is left
+	o.quit(nil)
 }
 
 // abandon settles a call that nobody has ended. It touches no channel and no timer: what

@@ -81,6 +81,7 @@ func (a *Attempt) expire(c *clock) {
 	}
 	c.mu.Unlock()
 	if up {
+		defer func() { _ = recover() }() // a ctx of a user may panic when it is left, which comes last
 		c.cancel(context.DeadlineExceeded)
 	}
 }

@@ -3,6 +3,7 @@ package frame
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -344,4 +345,30 @@ func TestEnter_AllocatesAtMost(t *testing.T) {
 		f.Attempt.End()
 		cancel(nil)
 	}), 5.0)
+}
+
+// panickingContext is a context of a user whose Value panics once it is set.
+type panickingContext struct {
+	context.Context
+	panics *atomic.Bool
+}
+
+func (c panickingContext) Value(any) any {
+	if c.panics.Load() {
+		panic("Value")
+	}
+	return nil
+}
+
+// The timer's goroutine is nobody's to recover.
+func TestAttempt_LimitSurvivesPanickingContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		panics := new(atomic.Bool)
+		f := limited(t, panickingContext{ctx, panics}, Limits{Silence: time.Second})
+		panics.Store(true)
+		endsAfter(t, f, time.Second)
+		panics.Store(false)
+	})
 }

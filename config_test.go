@@ -172,15 +172,15 @@ func TestBreakerConfig_ValidateChecksEveryField(t *testing.T) {
 
 func TestGuardConfig_DurationsOfTenYearsAreValid(t *testing.T) {
 	const most = 87600 * time.Hour
-	policy := Policy{Timeout: most, BackoffBase: most, BackoffMax: most, MaxWait: most, RetryRefill: most}
+	policy := Policy{Timeout: most, MaxDuration: most, BackoffBase: most, BackoffMax: most, MaxWait: most, RetryRefill: most}
 	assert.NoError(t, GuardConfig{Default: policy}.Validate())
 	var got []string
-	policy = Policy{Timeout: most + 1, BackoffBase: most + 1, BackoffMax: most + 1, MaxWait: most + 1, RetryRefill: most + 1}
+	policy = Policy{Timeout: most + 1, MaxDuration: most + 1, BackoffBase: most + 1, BackoffMax: most + 1, MaxWait: most + 1, RetryRefill: most + 1}
 	for _, p := range configProblems(t, GuardConfig{Default: policy}.Validate()) {
 		assert.Equal(t, "87600h0m0.000000001s", p.Value)
 		got = append(got, p.Field)
 	}
-	assert.Equal(t, []string{"default.timeout", "default.backoff_base", "default.backoff_max", "default.max_wait", "default.retry_refill"}, got)
+	assert.Equal(t, []string{"default.timeout", "default.max_duration", "default.backoff_base", "default.backoff_max", "default.max_wait", "default.retry_refill"}, got)
 }
 
 func TestConfig_ValidateReportsEveryProblem(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -534,6 +535,29 @@ func ExamplePartial() {
 	fmt.Println(out, err, info.Partial)
 	// Output:
 	// yesterday's prices, because of server_error <nil> true
+}
+
+// What a call has opened is read after its function has returned; the Flight says how
+// that went. Here the answer is cut in the middle.
+func ExampleBegin() {
+	guard, err := toolhealth.New(toolhealth.Settings{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	cut := io.MultiReader(strings.NewReader("first page"), iotest.ErrReader(io.ErrUnexpectedEOF))
+	open := func(ctx context.Context, tool string) (io.Reader, error) { return cut, nil }
+
+	body, flight, err := toolhealth.Begin(context.Background(), guard, "search", open)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	text, err := io.ReadAll(body)
+	flight.Done(err)
+	health, _ := guard.Registry().Health("search")
+	fmt.Printf("%s, then a failure: %s\n", text, health.LastFailure)
+	// Output: first page, then a failure: connection
 }
 
 // What the model reads: a safe text for what it cannot mend, the tool's own words for

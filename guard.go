@@ -39,8 +39,9 @@ import (
 // that the tool stated, and before a retry that may not fit the caller's time, the
 // substitutes are tried. If they fail and surely have not acted, the wait is made.
 //
-// A Guard may be used from any goroutine. It starts a goroutine only for Detach, and
-// a timer only for a Timeout and for a back-off. The zero Guard, and a nil one, makes
+// A Guard may be used from any goroutine. It starts a goroutine only for Detach and to
+// settle a [Flight] that nobody ends, and a timer only for that, for a Timeout or a
+// MaxDuration, and for a back-off. The zero Guard, and a nil one, makes
 // each call once and keeps nothing.
 type Guard struct {
 	// rules is replaced as a whole by SetSettings. A call loads it once and keeps to

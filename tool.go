@@ -12,7 +12,8 @@ import (
 
 // Call makes one guarded call. It runs fn with the name of the tool that serves,
 // which is a substitute's if the Gate has a Router and the tool is out; fn's ctx is
-// done when the attempt's time is up or fn has returned. The error is a *ToolError; the
+// done when the attempt's time is up or fn has returned: what is read later belongs in
+// [Begin]. The error is a *ToolError; the
 // result that comes with it is the last one that fn returned. Only an error that the
 // Gate's Classify calls a success is returned as it is, with its result.
 //

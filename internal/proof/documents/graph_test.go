@@ -28,8 +28,10 @@ var floors = [][]string{
 	{"registry.go"},
 	{"health.go"},
 	{"router.go"},
+	{"attempt.go"},
 	{"guard.go"},
 	{"tool.go"},
+	{"flight.go"},
 }
 
 func TestFiles_UseLowerFloorsOnly(t *testing.T) {

@@ -163,21 +163,17 @@ func (a *Attempt) pause() bool {
 	if a == nil {
 		return false
 	}
-	c := a.clock.Load()
-	if c == nil {
+	if a.clock.Load() == nil {
 		a.clock.CompareAndSwap(nil, &clock{began: time.Now()})
-		c = a.clock.Load()
 	}
+	c := a.clock.Load()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if a.ended.Load() {
 		return false
 	}
-	if c.pauses == 0 {
+	if c.pauses == 0 { // the timer may fire meanwhile, and does nothing
 		c.since = c.now()
-		if c.timer != nil {
-			c.timer.Stop()
-		}
 		c.held = a.outer.pause()
 	}
 	c.pauses++
@@ -215,9 +211,8 @@ func (a *Attempt) End() (paused time.Duration) {
 	if c == nil {
 		return 0
 	}
-	if paused = a.stop(c); c.held {
-		a.outer.tellLeases()
-	}
+	paused = a.stop(c)
+	a.outer.tellLeases()
 	return paused
 }
 

@@ -38,6 +38,7 @@ func TestEnter_LimitsTheTimeOfAttempt(t *testing.T) {
 		want   time.Duration
 	}{
 		{Limits{Silence: 1}, 1},
+		{Limits{Whole: 1}, 1},
 		{Limits{Silence: time.Hour}, time.Hour},
 		{Limits{Whole: time.Hour}, time.Hour},
 		{Limits{Silence: time.Minute, Whole: time.Hour}, time.Minute},
@@ -63,6 +64,9 @@ func TestEnter_WithoutLimitsNeverEnds(t *testing.T) {
 			_, bounded := f.Deadline()
 			assert.False(t, bounded)
 			f.Attempt.KeepAlive()
+			assert.Equal(t, l == (Limits{}), f.Attempt.clock.Load() == nil, "a clock costs memory")
+			assert.Zero(t, f.Attempt.Paused())
+			assert.Zero(t, f.Attempt.End())
 		})
 	}
 }
@@ -82,6 +86,7 @@ func TestFrame_DeadlineIsCallersOrThatOfWholeTime(t *testing.T) {
 			{ctx, Limits{Whole: 2 * time.Hour}, time.Hour},
 			{ctx, Limits{Whole: time.Minute}, time.Minute},
 			{t.Context(), Limits{Whole: time.Minute}, time.Minute},
+			{t.Context(), Limits{Whole: 1}, 1},
 		} {
 			f := limited(t, c.ctx, c.limits)
 			deadline, bounded := f.Deadline()
@@ -90,6 +95,9 @@ func TestFrame_DeadlineIsCallersOrThatOfWholeTime(t *testing.T) {
 		}
 		_, bounded := limited(t, t.Context(), Limits{Silence: time.Second}).Deadline()
 		assert.False(t, bounded, "the silence may last longer")
+		deadline, bounded := (&Frame[report]{Context: ctx}).Deadline()
+		assert.True(t, bounded)
+		assert.Equal(t, now.Add(time.Hour), deadline, "of no attempt")
 	})
 }
 
@@ -128,8 +136,10 @@ func TestFrame_CanceledCallerIsNoTimeout(t *testing.T) {
 	f := limited(t, ctx, Limits{Silence: time.Hour})
 	cancel()
 	assert.Equal(t, context.Canceled, f.Err(), "at once")
-	option := &Frame[report]{Context: ctx}
-	assert.Equal(t, context.Canceled, option.Err())
+	limit, end := context.WithCancelCause(t.Context())
+	end(context.DeadlineExceeded)
+	option := &Frame[report]{Context: limit}
+	assert.Equal(t, context.Canceled, option.Err(), "of no attempt")
 }
 
 func TestAttempt_KeepAliveBeginsSilenceAnew(t *testing.T) {
@@ -176,6 +186,54 @@ func TestAttempt_PauseStopsClocksOutwards(t *testing.T) {
 		assert.Equal(t, 2*time.Hour, f.Attempt.Paused())
 		endsAfter(t, outer, 50*time.Second)
 	})
+}
+
+func TestAttempt_PausesAddUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := limited(t, t.Context(), Limits{Whole: time.Minute})
+		for range 3 {
+			resume := f.Attempt.Pause()
+			time.Sleep(time.Hour)
+			resume()
+			time.Sleep(10 * time.Second)
+		}
+		assert.Equal(t, 3*time.Hour, f.Attempt.Paused())
+		endsAfter(t, f, 30*time.Second)
+	})
+}
+
+// A timer that fires just when a pause begins, or the attempt ends, does nothing.
+func TestAttempt_TimerThatFiresLateDoesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := limited(t, t.Context(), Limits{Silence: time.Second})
+		c := f.Attempt.clock.Load()
+		resume := f.Attempt.Pause()
+		time.Sleep(time.Minute)
+		f.Attempt.expire(c)
+		assert.NoError(t, f.Err())
+		resume()
+		f.Attempt.End()
+		time.Sleep(time.Minute)
+		f.Attempt.expire(c)
+		assert.NoError(t, f.Err())
+	})
+}
+
+func TestAttempt_LeaseAloneNeedsNoTimer(t *testing.T) {
+	f := limited(t, t.Context(), Limits{Lease: new(lease)})
+	assert.Nil(t, f.Attempt.clock.Load().timer)
+}
+
+func TestAttempt_FirstPausesOfManyGoroutinesAllCount(t *testing.T) {
+	for range 2000 {
+		outer := limited(t, t.Context(), Limits{})
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { outer.Attempt.Pause() })
+		}
+		wg.Wait()
+		assert.Equal(t, 3, outer.Attempt.clock.Load().pauses)
+	}
 }
 
 func TestAttempt_KeepAliveInPauseCounts(t *testing.T) {

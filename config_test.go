@@ -273,3 +273,19 @@ func TestPolicy_MaxWaitOfOneNanosecondIsBound(t *testing.T) {
 	assert.Equal(t, RetryAllowed, reason)
 	assert.LessOrEqual(t, wait, time.Duration(1))
 }
+
+// The longest time without a sign of life is the least lease of a probe.
+func TestPolicy_LimitIsShorterOfTwo(t *testing.T) {
+	for _, c := range []struct{ timeout, whole, want time.Duration }{
+		{0, 0, 2 * time.Minute},
+		{0, Off, 2 * time.Minute},
+		{Off, Off, 0},
+		{1, 2, 1},
+		{2, 1, 1},
+		{Off, 1, 1},
+		{1, Off, 1},
+		{0, time.Second, time.Second},
+	} {
+		assert.Equal(t, c.want, newPolicy(Policy{Timeout: c.timeout, MaxDuration: c.whole}).limit(), "%+v", c)
+	}
+}

@@ -97,7 +97,6 @@ const lateness = 100 * time.Millisecond
 func (f *Flight) KeepAlive() {
 	if f != nil {
 		f.open.call.frame.Attempt.KeepAlive()
-		runtime.KeepAlive(f)
 	}
 }
 

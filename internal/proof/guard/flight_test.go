@@ -176,19 +176,21 @@ func TestBegin_WithoutOpenCallHasNoFlight(t *testing.T) {
 		options []toolhealth.CallOption[string]
 		want    error
 		ok      bool
+		out     string
 	}{
 		"failure": {fn: plays(errBroken).Run, want: errBroken},
 		"panic":   {fn: func(context.Context, string) (string, error) { panic(errBroken) }, want: errBroken},
-		"check":   {fn: plays().Run, options: []toolhealth.CallOption[string]{toolhealth.CheckResult(func(string) error { return errBroken })}, want: errBroken},
-		"partial": {fn: plays(errBroken).Run, ok: true, options: []toolhealth.CallOption[string]{
+		"check":   {fn: plays().Run, options: []toolhealth.CallOption[string]{toolhealth.CheckResult(func(string) error { return errBroken })}, want: errBroken, out: "answer of a"},
+		"partial": {fn: plays(errBroken).Run, ok: true, out: "part", options: []toolhealth.CallOption[string]{
 			toolhealth.Partial(func(context.Context, *toolhealth.ToolError) (string, error) { return "part", nil }),
 		}},
 		"success by its verdict": {fn: plays(fine).Run, want: fine, ok: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := patient(t)
-			_, flight, err := toolhealth.Begin(t.Context(), guardOn(t, r, nil), "a", c.fn, c.options...)
+			out, flight, err := toolhealth.Begin(t.Context(), guardOn(t, r, nil), "a", c.fn, c.options...)
 			assert.Nil(t, flight)
+			assert.Equal(t, c.out, out)
 			assert.ErrorIs(t, err, c.want)
 			if !c.ok {
 				toolError(t, err)
@@ -236,6 +238,32 @@ func TestBegin_GoexitLosesNothing(t *testing.T) {
 		})
 	})
 	nothingIsOut(t, r, "a")
+}
+
+// A hook that hears of a lost lease when the call opens may end the goroutine of Begin.
+func TestBegin_HookThatEndsGoroutineLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := probeIsDue(t)
+		var kept context.Context
+		ended := false
+		defer r.OnTransition(func(tr toolhealth.Transition) {
+			if tr.Cause == toolhealth.CauseLeaseExpired {
+				runtime.Goexit()
+			}
+		})()
+		endsGoroutine(func() {
+			defer func() { ended = true }()
+			_, _, _ = toolhealth.Begin(t.Context(), boundedBy(t, r, toolhealth.Off, 0), "a", func(ctx context.Context, _ string) (string, error) {
+				kept = ctx
+				time.Sleep(31 * time.Second)
+				return "", nil
+			})
+			t.Error("the hook has not ended the goroutine")
+		})
+		assert.True(t, ended)
+		assert.Error(t, kept.Err())
+		assert.Equal(t, uint64(1), nothingIsOut(t, r, "a").Neutral)
+	})
 }
 
 // Code of a user that panics or ends the goroutine of Done leaves nothing behind.
@@ -456,8 +484,13 @@ func TestFlight_ThatNobodyEndsIsNeutral(t *testing.T) {
 				assert.EqualValues(t, 1, healthOf(t, r, "a").Guard.InFlight)
 				<-stream.Done()
 				assert.Equal(t, c.after, time.Since(start))
-				time.Sleep(200 * time.Millisecond)
 				synctest.Wait()
+				if name != "caller" {
+					time.Sleep(100*time.Millisecond - 1)
+					assert.EqualValues(t, 1, healthOf(t, r, "a").Guard.InFlight, "its reader may say how it ended")
+					time.Sleep(1)
+					synctest.Wait()
+				}
 				h := nothingIsOut(t, r, "a")
 				assert.Equal(t, uint64(1), h.Neutral)
 				assert.Equal(t, 3, h.ConsecutiveFailures)
@@ -626,6 +659,24 @@ func TestFlight_EndsWithAttemptOutside(t *testing.T) {
 		h := nothingIsOut(t, r, "a")
 		assert.Equal(t, uint64(1), h.Neutral)
 		assert.True(t, h.ProbeDue)
+	})
+}
+
+// A pause that nobody resumes ends with a flight that nobody ends.
+func TestFlight_ThatNobodyEndsHoldsNoPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := boundedBy(t, patient(t), time.Minute, 0)
+		start := time.Now()
+		_, err := toolhealth.Call(t.Context(), g, "outer", func(outer context.Context, tool string) (string, error) {
+			ctx, cancel := context.WithCancel(outer)
+			stream, _ := open(t, ctx, g)
+			toolhealth.Pause(stream)
+			cancel()
+			synctest.Wait()
+			return hang(outer, tool)
+		})
+		assert.Equal(t, toolhealth.KindTimeout, toolError(t, err).Verdict.Kind)
+		assert.Equal(t, 2*time.Minute, time.Since(start))
 	})
 }
 

@@ -166,7 +166,7 @@ func (o *openCall) expire() {
 
 // end ends a claimed call with what its reader says.
 func (o *openCall) end(err error) {
-	now := max(o.now(), o.ended)
+	now := o.now()
 	o.late = o.frame.Err() != nil
 	paused := o.frame.Attempt.End() - o.paused
 	o.stayed = time.Duration(now-o.ended) - paused
@@ -178,7 +178,7 @@ func (o *openCall) end(err error) {
 // is collected may come from a bubble of testing/synctest, outside of which this runs.
 func (o *openCall) abandon(now int64) {
 	if o.claim() {
-		o.finish(max(now, o.ended), o.giveBack)
+		o.finish(now, o.giveBack)
 	}
 }
 

@@ -676,8 +676,34 @@ func TestFlight_ThatNobodyEndsHoldsNoPause(t *testing.T) {
 			return hang(outer, tool)
 		})
 		assert.Equal(t, toolhealth.KindTimeout, toolError(t, err).Verdict.Kind)
-		assert.Equal(t, 2*time.Minute, time.Since(start))
+		assert.Equal(t, 2*(time.Second+time.Minute), time.Since(start), "what has opened after a second is a sign of life")
 	})
+}
+
+// Pauses are no time in which the tool had a chance, wherever they are.
+func TestFlight_PausesDoNotCountForFloor(t *testing.T) {
+	const asked = 10 * time.Second
+	pause := func(ctx context.Context) {
+		defer toolhealth.Pause(ctx)()
+		time.Sleep(asked)
+	}
+	for left, failures := range map[time.Duration]uint64{2*time.Second - 1: 0, 2 * time.Second: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			r := patient(t)
+			g := guardOverGate(t, &toolhealth.Gate{Registry: r, DeadlineFloor: 2 * time.Second}, nil)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*asked+left)
+			defer cancel()
+			stream, flight, err := toolhealth.Begin(ctx, g, "a", func(ctx context.Context, tool string) (context.Context, error) {
+				pause(ctx)
+				return opens(ctx, tool)
+			})
+			require.NoError(t, err)
+			pause(stream)
+			<-stream.Done()
+			flight.Done(stream.Err())
+			assert.Equal(t, failures, nothingIsOut(t, r, "a").Failures)
+		})
+	}
 }
 
 // A call of the same tool inside is part of the call around it.

@@ -392,7 +392,9 @@ type GuardConfig struct {
 	// Observe, if set, hears of each attempt that has ended, with the ctx that Start
 	// returned for it, and of each finished call, with the caller's ctx. Both run on the
 	// goroutine of the call, and hear nothing of a call that rides on an outer one of the
-	// same tool. A panic in Observe is ignored.
+	// same tool. A panic in Observe is ignored. It hears of a call of [Begin] when the
+	// Flight ends, on the goroutine that calls Done, or on one of the guard's if nobody
+	// does.
 	Observe func(ctx context.Context, e Event)
 }
 

@@ -185,7 +185,7 @@ func (o *openCall) abandon(now int64) {
 // giveBack reports that a call was left open.
 func (o *openCall) giveBack() {
 	o.last, o.lastErr = vCanceled, errLeftOpen
-	o.canceled = cmp.Or(o.frame.Context.Err(), context.Canceled)
+	o.canceled = cmp.Or(o.frame.Err(), context.Canceled) // what ended it; the flight was collected if nothing did
 	o.fail(Candidate{Tool: o.tool, Reason: StopCanceled, Verdict: o.last, Err: errLeftOpen}, false)
 	defer o.observe(StopCanceled, 0) // also if a hook ends the goroutine
 	if o.node != nil {

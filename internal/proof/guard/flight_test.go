@@ -498,7 +498,12 @@ func TestFlight_ThatNobodyEndsIsNeutral(t *testing.T) {
 				assert.Equal(t, toolhealth.GuardCounts{Calls: 1, Attempts: 1, Canceled: 1}, h.Guard)
 				require.Len(t, events, 2)
 				assert.Equal(t, toolhealth.OutcomeNeutral, events[0].Verdict.Outcome)
-				assert.Equal(t, toolhealth.StopCanceled, events[1].Reason)
+				for _, e := range events {
+					assert.Equal(t, toolhealth.StopCanceled, e.Reason)
+					assert.Zero(t, e.Wait)
+				}
+				assert.EqualError(t, events[0].Err, "the call was left open")
+				assert.Equal(t, stream.Err(), toolError(t, events[1].Err).Canceled)
 				flight.Done(errBusy)
 				assert.Equal(t, h, healthOf(t, r, "a"), "Done comes too late")
 			})
@@ -520,7 +525,14 @@ func TestFlight_CanceledCallerFreesProbeAtOnce(t *testing.T) {
 
 func TestFlight_SettlesWhenCollected(t *testing.T) {
 	r := toolhealth.NewRegistry()
-	g := guardOn(t, r, nil)
+	var canceled atomic.Value
+	g := guardOn(t, r, func(c *toolhealth.GuardConfig) {
+		c.Observe = func(_ context.Context, e toolhealth.Event) {
+			if e.Final {
+				canceled.Store(e.Err)
+			}
+		}
+	})
 	func() {
 		_, flight, err := toolhealth.Begin(t.Context(), g, "a", plays().Run)
 		require.NoError(t, err)
@@ -535,6 +547,8 @@ func TestFlight_SettlesWhenCollected(t *testing.T) {
 	h := healthOf(t, r, "a")
 	assert.Equal(t, uint64(1), h.Neutral)
 	assert.Equal(t, uint64(1), h.Guard.Canceled)
+	require.Eventually(t, func() bool { return canceled.Load() != nil }, 10*time.Second, time.Millisecond)
+	assert.ErrorIs(t, canceled.Load().(error), context.Canceled)
 }
 
 // A flight of a bubble may be collected outside of it, which must not touch what belongs

@@ -307,13 +307,21 @@ type Policy struct {
 	// MaxAttempts is the number of times that one call runs the tool at most, the
 	// first time included. It is 2 by default; 1 and Off mean no retry.
 	MaxAttempts int
-	// Timeout is the time after which the ctx of an attempt is done; it is done when the
-	// attempt ends in any case. It is also the least lease of a probe. Off means no limit
-	// but the caller's.
+	// Timeout is the longest silence: how long an attempt may go without a sign of life
+	// until its ctx is done. It begins with the attempt, and each [KeepAlive] begins it
+	// anew, so for a tool that never calls that it is the time of the attempt. It is also
+	// the least lease of a probe. Off means no limit.
+	//
+	// The ctx of the attempt says context.DeadlineExceeded then; one that is derived from
+	// it may say context.Canceled, and has context.DeadlineExceeded as its cause. Its
+	// Deadline is the caller's, or that of MaxDuration: a Timeout may move.
 	//
 	// By default it is 2m, and an attempt that this default ends is not repeated. One
 	// that a Timeout of yours ends is.
 	Timeout time.Duration
+	// MaxDuration is the longest time of an attempt, whatever signs of life it shows. It
+	// is off by default. An attempt that it ends is a timeout, too, and is repeated.
+	MaxDuration time.Duration
 	// BackoffBase is the wait before the second attempt, 100ms by default; each later
 	// wait is BackoffFactor times as long, up to BackoffMax. Off means no wait.
 	BackoffBase time.Duration
@@ -382,6 +390,7 @@ func (c *Policy) table() fields.Table {
 	return fields.Table{
 		fields.Count("max_attempts", &c.MaxAttempts, 2),
 		fields.Duration("timeout", &c.Timeout, defaultTimeout, maxDuration),
+		fields.Duration("max_duration", &c.MaxDuration, 0, maxDuration),
 		fields.Duration("backoff_base", &c.BackoffBase, 100*time.Millisecond, maxDuration),
 		fields.Duration("backoff_max", &c.BackoffMax, 5*time.Second, maxDuration),
 		fields.Factor("backoff_factor", &c.BackoffFactor, 2, maxGrowth),
@@ -424,7 +433,9 @@ type GuardConfig struct {
 	// Observe, if set, hears of each attempt that has ended, with the ctx that Start
 	// returned for it, and of each finished call, with the caller's ctx. Both run on the
 	// goroutine of the call, and hear nothing of a call that rides on an outer one of the
-	// same tool. A panic in Observe is ignored.
+	// same tool. A panic in Observe is ignored. It hears of a call of [Begin] when the
+	// Flight ends, on the goroutine that calls Done, or on one of the guard's if nobody
+	// does.
 	Observe func(ctx context.Context, e Event)
 }
 
@@ -760,6 +771,15 @@ func newPolicy(p Policy) *policy {
 	c := &policy{Policy: p, usualTimeout: p.Timeout == 0}
 	c.table().Resolve()
 	return c
+}
+
+// limit returns the longest time that an attempt may last without a sign of life; zero
+// if there is none.
+func (c *policy) limit() time.Duration {
+	if c.Timeout > 0 && c.MaxDuration > 0 {
+		return min(c.Timeout, c.MaxDuration)
+	}
+	return max(c.Timeout, c.MaxDuration)
 }
 
 // nextWait says how long to wait before the next attempt, and whether that costs a

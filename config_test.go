@@ -175,15 +175,15 @@ func TestBreakerConfig_ValidateChecksEveryField(t *testing.T) {
 
 func TestGuardConfig_DurationsOfTenYearsAreValid(t *testing.T) {
 	const most = 87600 * time.Hour
-	policy := Policy{Timeout: most, BackoffBase: most, BackoffMax: most, MaxWait: most, RetryRefill: most}
+	policy := Policy{Timeout: most, MaxDuration: most, BackoffBase: most, BackoffMax: most, MaxWait: most, RetryRefill: most}
 	assert.NoError(t, GuardConfig{Default: policy}.Validate())
 	var got []string
-	policy = Policy{Timeout: most + 1, BackoffBase: most + 1, BackoffMax: most + 1, MaxWait: most + 1, RetryRefill: most + 1}
+	policy = Policy{Timeout: most + 1, MaxDuration: most + 1, BackoffBase: most + 1, BackoffMax: most + 1, MaxWait: most + 1, RetryRefill: most + 1}
 	for _, p := range configProblems(t, GuardConfig{Default: policy}.Validate()) {
 		assert.Equal(t, "87600h0m0.000000001s", p.Value)
 		got = append(got, p.Field)
 	}
-	assert.Equal(t, []string{"default.timeout", "default.backoff_base", "default.backoff_max", "default.max_wait", "default.retry_refill"}, got)
+	assert.Equal(t, []string{"default.timeout", "default.max_duration", "default.backoff_base", "default.backoff_max", "default.max_wait", "default.retry_refill"}, got)
 }
 
 func TestConfig_ValidateReportsEveryProblem(t *testing.T) {
@@ -275,4 +275,20 @@ func TestPolicy_MaxWaitOfOneNanosecondIsBound(t *testing.T) {
 	reason, wait, _ := p.nextWait(Verdict{Outcome: OutcomeFailure, Retryable: true}, 1, time.Minute)
 	assert.Equal(t, RetryAllowed, reason)
 	assert.LessOrEqual(t, wait, time.Duration(1))
+}
+
+// The longest time without a sign of life is the least lease of a probe.
+func TestPolicy_LimitIsShorterOfTwo(t *testing.T) {
+	for _, c := range []struct{ timeout, whole, want time.Duration }{
+		{0, 0, 2 * time.Minute},
+		{0, Off, 2 * time.Minute},
+		{Off, Off, 0},
+		{1, 2, 1},
+		{2, 1, 1},
+		{Off, 1, 1},
+		{1, Off, 1},
+		{0, time.Second, time.Second},
+	} {
+		assert.Equal(t, c.want, newPolicy(Policy{Timeout: c.timeout, MaxDuration: c.whole}).limit(), "%+v", c)
+	}
 }

@@ -20,6 +20,11 @@
 //	search := toolhealth.Wrap(guard, "search", client.Search)
 //	out, err := search.Call(ctx, query)
 //
+// A call whose result is read later, a body or a stream, is made with [Begin], and ends
+// with its [Flight]. Inside a tool function, [KeepAlive] says that a long call is alive,
+// [Pause] stops its clocks while a person is asked, and [IsProbe] says that it decides
+// whether the tool is well again.
+//
 // A [Gate] is for a loop of your own, before and after one call. [Gate.Allow] returns
 // a [Permit], or a [Refusal] that can be shown to the model; [Permit.Done] takes the
 // call's error. The permit ties the two together, so that a late or repeated report
@@ -88,7 +93,8 @@
 // Time is the monotonic clock since the registry was made. A registry that is made
 // inside a testing/synctest bubble lives in the bubble's time.
 //
-// Breakers use no timers and no goroutines. A Guard uses a timer for a Timeout and for
-// a back-off, and a goroutine where a [Policy] says Detach. The only package-level
-// state is a cache of what error types can be asked. There is nothing to close.
+// Breakers use no timers and no goroutines. A Guard uses a timer for a Timeout, for a
+// MaxDuration and for a back-off. It uses a goroutine where a [Policy] says Detach, and
+// for a moment when a [Flight] that nobody ends settles. The only package-level state is
+// a cache of what error types can be asked. There is nothing to close.
 package toolhealth

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -539,6 +540,29 @@ func ExamplePartial() {
 	// yesterday's prices, because of server_error <nil> true
 }
 
+// What a call has opened is read after its function has returned; the Flight says how
+// that went. Here the answer is cut in the middle.
+func ExampleBegin() {
+	guard, err := toolhealth.New(toolhealth.Settings{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	cut := io.MultiReader(strings.NewReader("first page"), iotest.ErrReader(io.ErrUnexpectedEOF))
+	open := func(ctx context.Context, tool string) (io.Reader, error) { return cut, nil }
+
+	body, flight, err := toolhealth.Begin(context.Background(), guard, "search", open)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	text, err := io.ReadAll(body)
+	flight.Done(err)
+	health, _ := guard.Registry().Health("search")
+	fmt.Printf("%s, then a failure: %s\n", text, health.LastFailure)
+	// Output: first page, then a failure: connection
+}
+
 // What the model reads: a safe text for what it cannot mend, the tool's own words for
 // what it can.
 func ExampleModelText() {
@@ -743,7 +767,7 @@ func ExampleLoad() {
 	// Output:
 	// <nil> [archive] 10s
 	// toolhealth: config: policy.timeout is 10, must be a duration such as "30s"
-	// toolhealth: config: policy.max_attempt is unknown, must be one of max_attempts, timeout, backoff_base, backoff_max, backoff_factor, jitter, max_wait, retry_budget, retry_refill, side_effects, detach
+	// toolhealth: config: policy.max_attempt is unknown, must be one of max_attempts, timeout, max_duration, backoff_base, backoff_max, backoff_factor, jitter, max_wait, retry_budget, retry_refill, side_effects, detach
 	// toolhealth: config: tools["search"].substitutes[0] is "search", must be another tool than the primary
 }
 
@@ -838,7 +862,7 @@ func Example_guard() {
 // A policy of one tool is whole in Go: start from a copy of the default. This mail is
 // sent once, unless an attempt surely never reached the server.
 func ExampleToolSettings() {
-	settings := toolhealth.Settings{Policy: toolhealth.Policy{Timeout: 10 * time.Second}}
+	settings := toolhealth.Settings{Policy: toolhealth.Policy{MaxDuration: 10 * time.Second}}
 	mail := settings.Policy
 	mail.SideEffects = true
 	settings.Tools = map[string]toolhealth.ToolSettings{"mail": {Policy: &mail}}

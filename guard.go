@@ -40,8 +40,9 @@ import (
 // that the tool stated, and before a retry that may not fit the caller's time, the
 // substitutes are tried. If they fail and surely have not acted, the wait is made.
 //
-// A Guard may be used from any goroutine. It starts a goroutine only for Detach, and
-// a timer only for a Timeout and for a back-off. The zero Guard, and a nil one, makes
+// A Guard may be used from any goroutine. It starts a goroutine only for Detach and to
+// settle a [Flight] that nobody ends, and a timer only for that, for a Timeout or a
+// MaxDuration, and for a back-off. The zero Guard, and a nil one, makes
 // each call once and keeps nothing.
 type Guard struct {
 	// rules is replaced as a whole by SetSettings. A call loads it once and keeps to
@@ -209,13 +210,6 @@ func (g *Guard) ruled() *ruleSet {
 	return &ruleSet{gate: new(Gate), usual: new(policy), base: time.Now()}
 }
 
-// callFrame is the ctx of an attempt, or one that WithCallInfo or WithoutFallback
-// made; askedOf is what such a ctx asks of a call.
-type (
-	callFrame = frame.Frame[CallInfo]
-	askedOf   = frame.Options[CallInfo]
-)
-
 // call is one guarded call: the attempts of the tool that was asked for, then those of
 // its substitutes. It lives on the stack of Call.
 type call struct {
@@ -241,6 +235,11 @@ type call struct {
 	postponed bool         // requested waits for another attempt while substitutes are tried
 	failures  []Candidate
 	canceled  error
+
+	stays  bool          // a tool function that returns nil does not end the call: that is up to a Flight
+	open   bool          // it has returned nil, and the Flight is out
+	paused time.Duration // by the attempt, before it returned
+	stayed time.Duration // how long the Flight was out, without pauses
 }
 
 // turn is what a call knows of the tool that it is trying.
@@ -250,13 +249,14 @@ type turn struct {
 	policy     *policy
 	riding     bool // the call is part of an outer one of the same tool: neither admitted nor counted
 	admission
-	counts  *guardStats     // of tool; nil if it is not tracked
-	frame   *callFrame      // the ctx of the attempt; nil before the first
-	told    context.Context // what Start returned for the attempt; the caller's without a Start
-	late    bool            // frame was done before the attempt ended
-	tries   int             // runs of tool
-	ended   int64           // when the last attempt ended
-	last    Verdict         // of the last attempt
+	counts  *guardStats             // of tool; nil if it is not tracked
+	frame   *callFrame              // the ctx of the attempt; nil before the first
+	quit    context.CancelCauseFunc // ends frame
+	told    context.Context         // what Start returned for the attempt; the caller's without a Start
+	late    bool                    // frame was done before the attempt ended
+	tries   int                     // runs of tool
+	ended   int64                   // when the last attempt ended
+	last    Verdict                 // of the last attempt
 	lastErr error
 	checked bool          // lastErr is a check's
 	acting  bool          // the attempts further out know of the run
@@ -424,7 +424,12 @@ func (c *call) left() (time.Duration, bool) {
 // goroutine, or a method of the caller's ctx panics.
 func (c *call) once(try func() error) {
 	err := errGoexit
-	defer func() { c.done(err) }()
+	defer func() {
+		c.attempts++
+		c.tries++
+		c.ended = max(c.now(), c.admission.start)
+		c.done(err)
+	}()
 	c.tell()
 	if c.sideEffects() {
 		if c.acting = c.caller.Act(); !c.acting {
@@ -432,8 +437,8 @@ func (c *call) once(try func() error) {
 			return
 		}
 	}
-	cancel := c.enter()
-	defer c.leave(cancel)
+	c.enter()
+	defer func() { c.leave(err) }()
 	err = try()
 }
 
@@ -491,7 +496,7 @@ func (c *call) admit(now int64) bool {
 		c.count(true)
 		return true
 	}
-	n, a := r.admit(c.tool, now, request{leaseFloor: int64(c.policy.Timeout), permit: true, noProbe: c.options.NoProbe})
+	n, a := r.admit(c.tool, now, request{leaseFloor: int64(c.policy.limit()), permit: true, noProbe: c.options.NoProbe})
 	tool, group := a.tickets()
 	c.admission, c.counts = admission{node: n, start: r.startOf(&a, now), tool: tool, group: group}, nil
 	if n != nil {
@@ -530,12 +535,8 @@ func (c *call) count(admitted bool) {
 	}
 }
 
-// enter makes the ctx of the attempt and returns what ends it.
-func (c *call) enter() context.CancelFunc {
-	var options *askedOf
-	if c.caller != nil {
-		options = c.caller.Options
-	}
+// enter makes the ctx of the attempt.
+func (c *call) enter() {
 	var name *string
 	if c.node != nil {
 		name = c.node.NameRef()
@@ -543,29 +544,40 @@ func (c *call) enter() context.CancelFunc {
 		tool := c.tool
 		name = &tool
 	}
-	var cancel context.CancelFunc
-	c.frame, cancel = frame.Enter(c.told, c.policy.Timeout, options, name, c.registry)
-	return cancel
+	limits := frame.Limits{Silence: c.policy.Timeout, Whole: c.policy.MaxDuration}
+	if c.admission.tool.Probe || c.group.Probe {
+		limits.Lease = &probeLease{c.registry, c.admission}
+	}
+	c.frame, c.quit = frame.Enter(c.told, c.caller, limits, name, c.registry)
 }
 
-// leave ends the ctx of the attempt. That comes before the attempt is judged, so that no
-// run of a tool with side effects begins inside of it unseen.
-func (c *call) leave(cancel context.CancelFunc) {
+// leave ends the ctx of the attempt, unless err is nil and a Flight keeps it. That comes
+// before the attempt is judged, so that no run of a tool with side effects begins inside
+// of it unseen. What was paused is not the tool's time.
+func (c *call) leave(err error) {
+	attempt := c.frame.Attempt
+	if c.stays && err == nil {
+		c.open, c.paused = true, attempt.Paused()
+		c.admission.start += int64(c.paused)
+		attempt.KeepAlive()
+		return
+	}
 	c.late = c.frame.Err() != nil
-	c.frame.Attempt.End()
-	cancel()
+	c.admission.start += int64(attempt.End())
+	c.quit(nil)
 }
 
 // done reports the end of an attempt and decides how to go on.
 func (c *call) done(err error) {
-	c.ended = max(c.now(), c.admission.start)
-	c.attempts++
-	c.tries++
 	check, checked := err.(*checkError)
 	if c.checked = checked; checked {
 		err = check.error
 	}
 	c.last, c.lastErr, c.cut = Verdict{}, err, false
+	if c.open && c.stays {
+		c.answered, c.replace = true, false // the Flight reports how it goes
+		return
+	}
 	// Hooks and observers come last, since they may end the goroutine.
 	if err != nil {
 		c.classify(err)
@@ -622,9 +634,9 @@ func (c *call) classify(err error) {
 	if c.frame != nil {
 		ctx = withNotes(ctx, &c.frame.Attempt.Notes)
 	}
-	took := time.Duration(c.ended - c.admission.start)
+	took := time.Duration(c.ended-c.admission.start) + c.stayed
 	v := verdictAt(ctx, c.rules.gate.Classify, err, took, c.rules.gate.floor())
-	v.NotSent = v.NotSent && c.ctx.Err() == nil && c.speaksOfTool(err)
+	v.NotSent = v.NotSent && !c.open && c.ctx.Err() == nil && c.speaksOfTool(err)
 	if c.node != nil {
 		v.RetryAfter = c.node.Value.bounded(v.RetryAfter)
 	}
@@ -652,7 +664,7 @@ func (c *call) speaksOfTool(err error) bool {
 // judge says how to go on after a failed attempt, and what wait goes with it.
 func (c *call) judge() (StopReason, time.Duration) {
 	limit := c.policy.MaxAttempts
-	if c.nested || c.substitute || c.cut && c.policy.usualTimeout {
+	if c.open || c.nested || c.substitute || c.cut && c.policy.usualTimeout && !c.frame.Attempt.Overdue() {
 		limit = 1 // retries are the outermost call's; a substitute has one attempt
 	}
 	var open StopReason
@@ -787,12 +799,22 @@ func (c *call) fail(f Candidate, replace bool) {
 	c.replace = replace
 }
 
-// end reports the end of the call, once. It returns nil if a tool has answered.
+// end reports the end of the call, once, unless a Flight is out, which will. It returns
+// nil if a tool has answered.
 func (c *call) end() *ToolError {
 	var e *ToolError
 	if !c.answered {
 		e = c.failure()
 	}
+	c.inform(e)
+	if !c.open || !c.stays {
+		c.close(e)
+	}
+	return e
+}
+
+// close counts the call and tells the observer of its end.
+func (c *call) close(e *ToolError) {
 	if c.slot != nil {
 		c.slot.Store(0)
 	}
@@ -810,21 +832,26 @@ func (c *call) end() *ToolError {
 			c.stats.failed.Add(1)
 		}
 	}
-	if info := c.options.Info; info != nil {
-		info.Requested, info.Attempts = c.requested, c.attempts
-		if e == nil {
-			info.Served, info.Skipped = c.tool, c.failures
-			if len(c.failures) > 0 && !c.substitute { // the primary served after all
-				info.Skipped = c.failures[1:]
-			}
-		} else {
-			info.Reason = e.Reason
-		}
-	}
 	if c.observed() {
 		c.observeEnd(e)
 	}
-	return e
+}
+
+// inform fills in the CallInfo.
+func (c *call) inform(e *ToolError) {
+	info := c.options.Info
+	if info == nil {
+		return
+	}
+	info.Requested, info.Attempts = c.requested, c.attempts
+	if e != nil {
+		info.Reason = e.Reason
+		return
+	}
+	info.Served, info.Skipped = c.tool, c.failures
+	if len(c.failures) > 0 && !c.substitute { // the primary served after all
+		info.Skipped = c.failures[1:]
+	}
 }
 
 // abort ends a call whose goroutine is ending, perhaps before anything was noted.
@@ -938,44 +965,6 @@ func (g *Guard) Next(tool string, attempt int, v Verdict) Decision {
 		}
 	}
 	return d
-}
-
-// CallInfo says how one guarded call went. It is complete when the call has returned,
-// and must not be read before.
-type CallInfo struct {
-	Requested string          // the tool that was asked for
-	Served    string          // the tool whose answer was returned; "" without an answer
-	Attempts  int             // runs of tool functions in all
-	Waits     []time.Duration // waits between the attempts; without the time that substitutes took
-	Partial   bool            // whether the answer is the Partial handler's
-	Reason    StopReason      // StopNone after a success, a substitute's included
-	Skipped   []Candidate     // after a success, why each other candidate did not serve
-}
-
-// WithCallInfo returns a ctx for one guarded call, and the CallInfo that this call
-// fills in. Calls inside the tool function do not write there.
-func WithCallInfo(ctx context.Context) (context.Context, *CallInfo) {
-	o := frame.Of[CallInfo](ctx).Ask()
-	o.Info = new(CallInfo)
-	return &callFrame{Context: ctx, Options: &o}, o.Info
-}
-
-// WithoutFallback returns a ctx for guarded calls that may not be served by a
-// substitute. A Partial handler is still asked.
-func WithoutFallback(ctx context.Context) context.Context {
-	o := frame.Of[CallInfo](ctx).Ask()
-	o.NoFallback = true
-	return &callFrame{Context: ctx, Options: &o}
-}
-
-// WithoutProbe returns a ctx for calls that must not be the probe of a tool, such as a
-// payment or a deletion: a tool that is not closed refuses them until another call has
-// closed it, also while Available and Resolve say that a call would be admitted. It
-// holds for a Guard and a Gate, and for calls inside the tool function.
-func WithoutProbe(ctx context.Context) context.Context {
-	o := frame.Of[CallInfo](ctx).Ask()
-	o.NoProbe = true
-	return &callFrame{Context: ctx, Options: &o}
 }
 
 // partialContext is the caller's ctx for a Partial handler: guarded calls there do

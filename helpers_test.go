@@ -151,7 +151,7 @@ func bare(p Policy) Policy {
 			*n = Off
 		}
 	}
-	for _, d := range []*time.Duration{&p.Timeout, &p.BackoffBase, &p.BackoffMax, &p.MaxWait, &p.RetryRefill} {
+	for _, d := range []*time.Duration{&p.Timeout, &p.MaxDuration, &p.BackoffBase, &p.BackoffMax, &p.MaxWait, &p.RetryRefill} {
 		if *d == 0 {
 			*d = Off
 		}

@@ -948,14 +948,14 @@ func (a *admission) returnProbes(r *Registry) {
 	}
 }
 
-// keepAlive renews the leases of the probes that the call has, if any.
-func (a *admission) keepAlive(r *Registry) {
+// tell tells the breakers whose probe the call is, if any, how it goes on.
+func (a *admission) tell(r *Registry, op machine.Op) {
 	if a.group.Probe {
-		ev := a.groupEvent(machine.OpKeepAlive)
+		ev := a.groupEvent(op)
 		r.applyGroup(a.node.Value.group, &ev, r.now())
 	}
 	if a.tool.Probe {
-		ev := a.event(machine.OpKeepAlive)
+		ev := a.event(op)
 		r.apply(a.node, &ev, r.now())
 	}
 }

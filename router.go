@@ -617,7 +617,7 @@ func (p *Permit) KeepAlive() {
 		return
 	}
 	a := p.admission()
-	a.keepAlive(p.gate.Registry)
+	a.tell(p.gate.Registry, machine.OpKeepAlive)
 }
 
 // Candidate is a tool that a call tried or wanted to try.

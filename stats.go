@@ -551,7 +551,7 @@ type GuardCounts struct {
 	Calls           uint64        `json:"calls"`            // calls that asked for this tool, running ones included
 	Failed          uint64        `json:"failed"`           // calls that no tool answered, including those answered by a Partial handler
 	Rejected        uint64        `json:"rejected"`         // calls that ended because a tool rejected the request; not in Failed
-	Canceled        uint64        `json:"canceled"`         // calls that ended because the caller gave up; not in Failed
+	Canceled        uint64        `json:"canceled"`         // calls that ended because the caller gave up, or left open what Begin opened; not in Failed
 	Attempts        uint64        `json:"attempts"`         // runs of this tool, whichever tool the call asked for
 	Retries         uint64        `json:"retries"`          // attempts that were not the first of their call
 	Refusals        uint64        `json:"refusals"`         // attempts that the breaker refused

@@ -12,21 +12,27 @@ import (
 
 // Call makes one guarded call. It runs fn with the name of the tool that serves,
 // which is a substitute's if the Gate has a Router and the tool is out; fn's ctx is
-// done when the attempt's time is up or fn has returned. The error is a *ToolError; the
+// done when the attempt's time is up or fn has returned: what is read later belongs in
+// [Begin]. The error is a *ToolError; the
 // result that comes with it is the last one that fn returned. Only an error that the
 // Gate's Classify calls a success is returned as it is, with its result.
 //
 // Call allocates the ctx of the attempt, which is three times, for a tool that is
 // tracked, if fn succeeds at once, the policy has no Timeout and there are no options.
 func Call[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx context.Context, tool string) (Out, error), options ...CallOption[Out]) (Out, error) {
-	var o *callOptions[Out]
-	if len(options) > 0 {
-		o = new(callOptions[Out])
-		for _, option := range options {
-			option(o)
-		}
+	return guarded(ctx, g, tool, fn, optionsOf(options), nil)
+}
+
+// optionsOf returns nil without options.
+func optionsOf[Out any](options []CallOption[Out]) *callOptions[Out] {
+	if len(options) == 0 {
+		return nil
 	}
-	return guarded(ctx, g, tool, fn, o, nil)
+	o := new(callOptions[Out])
+	for _, option := range options {
+		option(o)
+	}
+	return o
 }
 
 // guarded makes a call for Call, and for a Tool, which has a wiring.
@@ -42,15 +48,22 @@ func guarded[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx co
 	if failure == nil {
 		return out, c.lastErr // nil, but for an error that the Classifier calls a success
 	}
-	if o != nil && o.partial != nil && c.replace {
-		if part, ok := askPartial(c.partialContext(), o.partial, failure); ok {
-			if c.options.Info != nil {
-				c.options.Info.Partial = true
-			}
-			return part, nil
-		}
+	if part, ok := lastResort(&c, o, failure); ok {
+		return part, nil
 	}
 	return out, failure
+}
+
+// lastResort asks the Partial handler, if it may answer in the place of the tools.
+func lastResort[Out any](c *call, o *callOptions[Out], failure *ToolError) (part Out, ok bool) {
+	if o == nil || o.partial == nil || !c.replace {
+		return part, false
+	}
+	part, ok = askPartial(c.partialContext(), o.partial, failure)
+	if ok && c.options.Info != nil {
+		c.options.Info.Partial = true
+	}
+	return part, ok
 }
 
 // attempt runs fn once, on a goroutine of its own if the policy says Detach.

@@ -40,31 +40,51 @@ type Attempt struct {
 	// its user's; nil means that there is none.
 	Notes atomic.Value
 
+	// outer is the attempt around this one; nil without one. Unlike a lookup in the ctx,
+	// it calls no code of a user.
+	outer *Attempt
+	// clock is nil for an attempt without bounds that is no probe, until Pause needs one.
+	clock atomic.Pointer[clock]
 	// acting counts the runs inside the attempt that may have changed something: Act
 	// adds one before such a run, Unact takes it back if the run surely did not reach
 	// its tool. GiveUp makes it givenUp if it is 0, for good: the attempt may be
 	// repeated, so no such run may begin in it any more.
 	acting atomic.Int32
-	// ended is set once, when the tool function has returned or was left.
+	// ended is set once: when the tool function has returned or was left, and, if the
+	// call goes on after it, when that has ended.
 	ended atomic.Bool
 }
 
-// Enter returns the ctx of an attempt whose caller has this ctx and these options, and
-// what ends it. A timeout of zero or less means none.
-func Enter[Info any](ctx context.Context, timeout time.Duration, o *Options[Info], tool *string, owner any) (*Frame[Info], context.CancelFunc) {
-	made := new(struct {
+// Enter returns the ctx of an attempt inside of ctx, and what ends it. caller is the
+// nearest frame of ctx, nil if there is none; the attempt has its options.
+func Enter[Info any](ctx context.Context, caller *Frame[Info], limits Limits, tool *string, owner any) (*Frame[Info], context.CancelCauseFunc) {
+	type parts struct {
 		frame   Frame[Info]
 		attempt Attempt
 		outer   outer
-	})
+	}
+	var made *parts
+	var timed *clock
+	if limits == (Limits{}) {
+		made = new(parts)
+	} else {
+		both := new(struct {
+			parts
+			clock clock
+		})
+		made, timed = &both.parts, &both.clock
+	}
 	made.outer.Context = ctx
 	made.attempt.Tool, made.attempt.Owner = tool, owner
-	made.frame = Frame[Info]{Options: o, Attempt: &made.attempt}
-	var cancel context.CancelFunc
-	if timeout > 0 {
-		made.frame.Context, cancel = context.WithTimeout(&made.outer, timeout)
-	} else {
-		made.frame.Context, cancel = context.WithCancel(&made.outer)
+	made.frame.Attempt = &made.attempt
+	if caller != nil {
+		made.frame.Options, made.attempt.outer = caller.Options, caller.Current()
+	}
+	inner, cancel := context.WithCancelCause(&made.outer)
+	made.frame.Context = inner
+	if timed != nil {
+		timed.Limits, timed.cancel = limits, cancel
+		made.attempt.start(timed)
 	}
 	return &made.frame, cancel
 }
@@ -82,6 +102,28 @@ func (c *outer) Err() error {
 	default:
 		return err
 	}
+}
+
+// Err is context.DeadlineExceeded if that is why an attempt was canceled: then its own
+// limits, or those of an attempt further out, have ended it.
+func (f *Frame[Info]) Err() error {
+	err := f.Context.Err()
+	if err == context.Canceled && f.Attempt != nil && context.Cause(f.Context) == context.DeadlineExceeded {
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
+// Deadline is the sooner of the caller's and the end of the whole time of an attempt. A
+// pause moves the latter.
+func (f *Frame[Info]) Deadline() (time.Time, bool) {
+	deadline, ok := f.Context.Deadline()
+	if f.Attempt != nil {
+		if end, bounded := f.Attempt.deadline(); bounded && (!ok || end.Before(deadline)) {
+			return end, true
+		}
+	}
+	return deadline, ok
 }
 
 type key struct{}
@@ -136,6 +178,14 @@ func (f *Frame[Info]) attempt() *Frame[Info] {
 		f = Of[Info](f.Context)
 	}
 	return f
+}
+
+// Current returns the nearest attempt that f lies in; nil if there is none.
+func (f *Frame[Info]) Current() *Attempt {
+	if f = f.attempt(); f == nil {
+		return nil
+	}
+	return f.Attempt
 }
 
 // Nested reports whether f lies in an attempt that is still running.
@@ -201,6 +251,3 @@ func (f *Frame[Info]) unact(end *Frame[Info]) {
 func (a *Attempt) GiveUp() bool {
 	return a.acting.CompareAndSwap(0, givenUp) || a.acting.Load() == givenUp
 }
-
-// End notes that the tool function has returned or was left.
-func (a *Attempt) End() { a.ended.Store(true) }

@@ -15,8 +15,8 @@ type report struct{}
 
 // attempt returns the ctx of an attempt of the tool.
 func attempt(ctx context.Context, tool string, owner any) *Frame[report] {
-	f, cancel := Enter[report](ctx, 0, nil, &tool, owner)
-	context.AfterFunc(ctx, cancel) // a test ends no attempt, and vet wants every cancel to be used
+	f, cancel := Enter(ctx, Of[report](ctx), Limits{}, &tool, owner)
+	context.AfterFunc(ctx, func() { cancel(nil) }) // a test ends no attempt, and vet wants every cancel to be used
 	return f
 }
 
@@ -48,8 +48,8 @@ func TestNoProbe_IsFoundInEveryFrameInside(t *testing.T) {
 	ctx := &Frame[report]{Context: t.Context(), Options: asked}
 	assert.True(t, NoProbe(ctx))
 	tool := "a"
-	f, cancel := Enter(ctx, 0, asked, &tool, nil)
-	defer cancel()
+	f, cancel := Enter(ctx, ctx, Limits{}, &tool, nil)
+	defer cancel(nil)
 	assert.True(t, NoProbe(f), "an attempt has the options of its caller")
 	assert.True(t, NoProbe(context.WithoutCancel(ctx)), "through another ctx")
 }
@@ -138,8 +138,8 @@ func TestFrame_CallInsideAttemptDoesNotReportOutside(t *testing.T) {
 	asked := &Frame[report]{Context: t.Context(), Options: o}
 	assert.Equal(t, *o, asked.Ask())
 	tool := "a"
-	f, cancel := Enter(asked, 0, o, &tool, nil)
-	defer cancel()
+	f, cancel := Enter(asked, asked, Limits{}, &tool, nil)
+	defer cancel(nil)
 	assert.Equal(t, Options[report]{NoFallback: true, NoProbe: true}, f.Ask())
 	assert.Same(t, o.Info, asked.Ask().Info, "the options of the caller have not changed")
 }
@@ -156,9 +156,10 @@ func (closedContext) Done() <-chan struct{} {
 func TestFrame_ContextDoneBeforeItsErrIsCanceled(t *testing.T) {
 	for _, timeout := range []time.Duration{0, time.Hour} {
 		tool := "a"
-		f, cancel := Enter[report](closedContext{t.Context()}, timeout, nil, &tool, nil)
+		f, cancel := Enter[report](closedContext{t.Context()}, nil, Limits{Silence: timeout}, &tool, nil)
 		assert.ErrorIs(t, f.Err(), context.Canceled)
-		cancel()
+		f.Attempt.End()
+		cancel(nil)
 	}
 }
 
@@ -173,19 +174,6 @@ func TestFrame_EndsAsItsCallersContextDoes(t *testing.T) {
 		assert.Equal(t, context.DeadlineExceeded, outer.Err())
 		assert.Equal(t, context.DeadlineExceeded, inner.Err())
 	})
-}
-
-func TestEnter_LimitsTheTimeOfAttempt(t *testing.T) {
-	for timeout, limited := range map[time.Duration]bool{-1: false, 0: false, 1: true, time.Hour: true} {
-		tool := "a"
-		f, cancel := Enter[report](t.Context(), timeout, nil, &tool, nil)
-		_, ok := f.Deadline()
-		assert.Equal(t, limited, ok, "%v", timeout)
-		if !limited {
-			assert.NoError(t, f.Err(), "%v", timeout)
-		}
-		cancel()
-	}
 }
 
 func TestFrame_HasNotesOfItsAttempt(t *testing.T) {

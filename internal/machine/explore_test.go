@@ -59,6 +59,7 @@ type scope struct {
 	byName    bool // callers also report by name
 	asks      bool // failures of permits also come with a stated wait
 	keepAlive bool
+	pauses    bool // a probe pauses and resumes
 	lose      bool // callers also lose their permit without a word
 	release   bool // callers also give their permit back
 	hooked    bool // hooks are told of a probe before it begins, which takes time
@@ -72,7 +73,7 @@ type scope struct {
 // three to eleven times as many states; one more unit of time makes twice as many, and
 // up to eleven times as many with four callers. So the long extents are a step or a few
 // beyond the short ones, nowhere below them, and stay under 2.6 million states each: all
-// of them take 73 s of processor time and 700 MB. The short ones take a second.
+// of them take 80 s of processor time and 700 MB. The short ones take a second.
 type extent struct {
 	calls     int // operations of each caller
 	ticks     int // units of time
@@ -132,6 +133,10 @@ var scopes = []scope{
 	{
 		name: "hooks take time", callers: 2, short: extent{2, 6, 0, 0}, long: extent{3, 9, 0, 0}, tripped: true, hooked: true, lose: true,
 		outcomes: []Outcome{Success, Failure}, keepAlive: true, breaker: exploredBreaker(1),
+	},
+	{
+		name: "probes that pause", callers: 2, short: extent{2, 8, 0, 0}, long: extent{3, 9, 0, 0}, tripped: true, lose: true,
+		outcomes: []Outcome{Success, Failure}, keepAlive: true, pauses: true, breaker: exploredBreaker(1),
 	},
 	{
 		name: "a lease comes later", callers: 2, short: extent{2, 4, 2, 0}, long: extent{3, 5, 2, 0}, tripped: true, leases: true, lose: true,
@@ -442,7 +447,7 @@ func describeEvent(ev *Event) string {
 	case ev.Op == OpHint:
 		return fmt.Sprintf("hint %s, wait %d", ev.Hint, ev.RetryAfter)
 	}
-	return [...]string{"ask", "settle", "release", "begin", "keep alive", "reset", "isolate", "configure"}[ev.Op]
+	return [...]string{"ask", "settle", "release", "begin", "keep alive", "pause", "resume", "reset", "isolate", "configure"}[ev.Op]
 }
 
 // begin lets an idle caller choose an operation.
@@ -503,6 +508,10 @@ func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 		}
 		if x.keepAlive && c.probe {
 			call(Event{Op: OpKeepAlive, Probe: true, Epoch: c.epoch})
+		}
+		if x.pauses && c.probe {
+			call(Event{Op: OpPause, Probe: true, Epoch: c.epoch})
+			call(Event{Op: OpResume, Probe: true, Epoch: c.epoch})
 		}
 		if x.lose {
 			next = *w
@@ -664,6 +673,9 @@ func (x *exploration) checkState(w *world) {
 			longest = seen.Since + bound - w.now
 		} else if seen.State == HalfOpen {
 			longest = s.lease + s.Params.cooldown(s.failed, nil)
+			if x.pauses {
+				longest = max(s.lease, bound) + s.Params.cooldown(s.failed, nil)
+			}
 		}
 		if wait > max(longest, 0) {
 			x.fail("refuses for %d, the bound is %d", wait, longest)
@@ -923,6 +935,10 @@ func (x *exploration) compareWithModel(c *caller, before, next *Snapshot, a *Ans
 		events = b.Begin(at, int(ev.Epoch))
 	case OpKeepAlive:
 		events = b.KeepAlive(at, int(ev.Epoch))
+	case OpPause:
+		events = b.Pause(at, int(ev.Epoch))
+	case OpResume:
+		events = b.Resume(at, int(ev.Epoch))
 	case OpReset:
 		events = b.Reset(at)
 	case OpIsolate:
@@ -1184,6 +1200,20 @@ func brokenSteps() []carrier {
 			n, a := stepped(s, ev, now)
 			if n.untold {
 				n.Until = Forever
+			}
+			return n, a
+		})),
+		in("probes that pause", stepping("a pause holds the probe for good", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			n, a := stepped(s, ev, now)
+			if ev.Op == OpPause && n.Until > s.Until {
+				n.Until = Forever
+			}
+			return n, a
+		})),
+		in("probes that pause", stepping("a pause is as long as two open periods", func(s Snapshot, ev Event, now int64) (Snapshot, Answer) {
+			n, a := stepped(s, ev, now)
+			if ev.Op == OpPause && n.Until > s.Until {
+				n.Until = later(n.Until, n.Params.maxOpen)
 			}
 			return n, a
 		})),

@@ -89,6 +89,8 @@ const (
 	OpRelease             // a permit is given back unused: that is no verdict
 	OpBegin               // the hooks were told of a probe, which begins now
 	OpKeepAlive           // a probe reports that it is alive
+	OpPause               // a probe waits for a person, and cannot report
+	OpResume              // it goes on
 	OpReset               // an operator closes the breaker
 	OpIsolate             // an operator holds it open
 	OpConfigure           // the configuration changed
@@ -102,8 +104,8 @@ type Event struct {
 	Op Op
 
 	ByName bool   // OpSettle without a permit: of the current epoch, and the probe's in half-open
-	Probe  bool   // OpSettle to OpKeepAlive: the permit is a probe's
-	Epoch  uint64 // OpSettle to OpKeepAlive: the epoch that admitted the permit
+	Probe  bool   // OpSettle to OpResume: the permit is a probe's
+	Epoch  uint64 // OpSettle to OpResume: the epoch that admitted the permit
 
 	Outcome    Outcome // OpSettle
 	Kind       Kind    // OpSettle: of a failure
@@ -394,6 +396,14 @@ func (s *Snapshot) apply(ev *Event, now int64, a *Answer) Cause {
 	case OpKeepAlive:
 		if s.isProbe(ev) {
 			s.Until = max(s.Until, later(now, s.lease))
+		}
+	case OpPause:
+		if s.isProbe(ev) { // what never goes on must not keep the probe forever
+			s.Until = max(s.Until, later(now, s.Params.Patience()))
+		}
+	case OpResume:
+		if s.isProbe(ev) && !s.untold {
+			s.Until = later(now, s.lease)
 		}
 	case OpReset:
 		s.closeAt(now)

@@ -672,6 +672,31 @@ func TestStep_KeepAliveNeverShortensLease(t *testing.T) {
 	assert.Same(t, s, next, "only the probe's permit renews")
 }
 
+// While a person is asked, a probe keeps its slot for MaxOpenDuration at most; then it has
+// a lease again, as long as before.
+func TestStep_PauseHoldsProbeForMaxOpenDuration(t *testing.T) {
+	s := stepSituation(t, "state=half-open since=990 until=1010 lease=20 cooldown=30")
+	own := func(op Op) *Event { return &Event{Op: op, Probe: true, Epoch: 7} }
+	paused, _ := Step(s, own(OpPause), 1000*stepSecond)
+	assert.Equal(t, 1100*stepSecond, paused.Until)
+	alive, _ := Step(paused, own(OpKeepAlive), 1050*stepSecond)
+	assert.Same(t, paused, alive, "the lease is longer already")
+	resumed, _ := Step(paused, own(OpResume), 1050*stepSecond)
+	assert.Equal(t, 1070*stepSecond, resumed.Until)
+	lost, a := Step(paused, own(OpResume), 1100*stepSecond)
+	assert.Equal(t, Open, lost.State)
+	assert.Equal(t, CauseLeaseExpired, a.Changes[0].Cause)
+
+	long := stepSituation(t, "state=half-open since=990 until=2000 lease=1010 cooldown=30")
+	same, _ := Step(long, own(OpPause), 1000*stepSecond)
+	assert.Same(t, long, same, "a pause does not shorten a lease")
+	endless := stepSituation(t, "state=half-open since=990 until=never lease=never cooldown=30")
+	for _, op := range []Op{OpPause, OpResume} {
+		same, _ = Step(endless, own(op), 1000*stepSecond)
+		assert.Same(t, endless, same, "no lease")
+	}
+}
+
 func TestC83_EventAtEarlierTimeIsAsIfItWereNow(t *testing.T) {
 	base := int64(time.Hour)
 	open := NewParams(Config{

@@ -30,8 +30,10 @@ var floors = [][]string{
 	{"operator.go", "health.go"},
 	{"hint.go", "checkpoint.go"},
 	{"router.go"},
+	{"attempt.go"},
 	{"guard.go"},
 	{"tool.go"},
+	{"flight.go"},
 }
 
 func TestFiles_UseLowerFloorsOnly(t *testing.T) {

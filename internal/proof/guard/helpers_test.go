@@ -55,7 +55,7 @@ func bare(p toolhealth.Policy) toolhealth.Policy {
 			*n = toolhealth.Off
 		}
 	}
-	for _, d := range []*time.Duration{&p.Timeout, &p.BackoffBase, &p.BackoffMax, &p.MaxWait, &p.RetryRefill} {
+	for _, d := range []*time.Duration{&p.Timeout, &p.MaxDuration, &p.BackoffBase, &p.BackoffMax, &p.MaxWait, &p.RetryRefill} {
 		if *d == 0 {
 			*d = toolhealth.Off
 		}

@@ -340,6 +340,28 @@ func (b *Breaker) KeepAlive(now time.Duration, epoch int) []Event {
 	return events
 }
 
+// Pause lets the lease of the probe of this epoch last as long as a breaker may be open.
+func (b *Breaker) Pause(now time.Duration, epoch int) []Event {
+	events := b.Tick(now)
+	if b.State == "half-open" && b.Epoch == epoch {
+		most := 10 * time.Minute
+		if b.Config.MaxOpen > 0 {
+			most = b.Config.MaxOpen
+		}
+		b.LeaseEnd = max(b.LeaseEnd, later(now, most))
+	}
+	return events
+}
+
+// Resume begins the lease of the probe of this epoch anew, after a pause.
+func (b *Breaker) Resume(now time.Duration, epoch int) []Event {
+	events := b.Tick(now)
+	if b.State == "half-open" && b.Epoch == epoch && !b.Untold {
+		b.LeaseEnd = later(now, b.LeaseFor)
+	}
+	return events
+}
+
 // Reset closes the breaker, as an operator does.
 func (b *Breaker) Reset(now time.Duration) []Event {
 	events := b.Tick(now)

@@ -19,10 +19,10 @@ var (
 	registryKeys = []string{"max_tools", "registered_only", "group_separator", "group_server_errors"}
 	// policyKeys are the keys of tool that are of its policy; all others are of its
 	// breaker.
-	policyKeys = []string{"max_attempts", "timeout", "side_effects", "detach"}
+	policyKeys = []string{"max_attempts", "timeout", "max_duration", "side_effects", "detach"}
 	// guardKeys are the keys of guard.
 	guardKeys = []string{
-		"max_attempts", "timeout", "backoff_base", "backoff_max", "jitter", "max_wait", "budget", "retry_refill",
+		"max_attempts", "timeout", "max_duration", "backoff_base", "backoff_max", "jitter", "max_wait", "budget", "retry_refill",
 		"deadline_floor",
 	}
 )

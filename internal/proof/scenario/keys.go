@@ -68,6 +68,7 @@ var (
 	doneKeys = keyTable{
 		"kind": readText[toolhealth.Kind], "retry_after": readDuration, "not_sent": readBool,
 	}
+	restartKeys  = keyTable{"after": readDuration}
 	operatorKeys = keyTable{"by": readName}
 	waitKeys     = keyTable{"retry_after": readDuration}
 	countKeys    = keyTable{"admitted": readCount, "probe": readCount, "refused": readCount}

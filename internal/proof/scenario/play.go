@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ type stage struct {
 	guard    *toolhealth.Guard // on the same registry, with a router, which may have a circle
 	router   *toolhealth.HealthRouter
 	permits  map[string]*toolhealth.Permit
+	tools    []Step // that register tools
+	own      map[string]toolhealth.ToolSettings
 
 	mu     sync.Mutex
 	events map[string][]string // events by tool, since its last transitions line
@@ -78,9 +81,30 @@ func (st *stage) setUp(steps []Step) (line int, err error) {
 			return line, err
 		}
 	}
-	if st.host, err = toolhealth.New(settings); err != nil {
+	if st.router, err = toolhealth.NewHealthRouter(substitutes); err != nil {
 		return line, err
 	}
+	for _, step := range steps {
+		if step.verb != "tool" {
+			continue
+		}
+		st.tools = append(st.tools, step)
+		if err = configureTool(&settings, step.tool, step.set); err != nil {
+			return step.Line, err
+		}
+	}
+	return st.open(settings)
+}
+
+// open makes the registry and what is on top of it, as a process does that starts. An
+// error comes with the line of the tool that caused it, or with 1.
+func (st *stage) open(settings toolhealth.Settings) (line int, err error) {
+	own := settings.Tools
+	settings.Tools = nil // tools are known when they have been registered
+	if st.host, err = toolhealth.New(settings); err != nil {
+		return 1, err
+	}
+	settings.Tools = own
 	st.registry = st.host.Registry()
 	st.registry.OnTransition(func(t toolhealth.Transition) {
 		st.mu.Lock()
@@ -88,32 +112,31 @@ func (st *stage) setUp(steps []Step) (line int, err error) {
 		name := t.Tool + t.Group // one of them is empty
 		st.events[name] = append(st.events[name], t.From.String()+">"+t.To.String())
 	})
-	if st.router, err = toolhealth.NewHealthRouter(substitutes); err != nil {
-		return line, err
-	}
 	st.gate = &toolhealth.Gate{Registry: st.registry}
-	for _, step := range steps {
-		if step.verb != "tool" {
-			continue
-		}
-		if err = st.register(&settings, step); err != nil {
+	for _, step := range st.tools {
+		if err = st.registry.Register(step.tool, toolhealth.ToolOptions{Breaker: own[step.tool].Breaker}); err != nil {
 			return step.Line, err
 		}
 	}
+	st.own = own
 	st.guard, err = st.newGuard(settings)
-	return line, err
+	return 1, err
 }
 
-// register makes a tool known, with those settings of its own that the step has.
-func (st *stage) register(settings *toolhealth.Settings, step Step) error {
-	if err := configureTool(settings, step.tool, step.set); err != nil {
+// restart ends the process and starts it again, with what a checkpoint has kept.
+func (st *stage) restart(step *Step) error {
+	var kept bytes.Buffer
+	if err := st.registry.Checkpoint(&kept); err != nil {
 		return err
 	}
-	var options toolhealth.ToolOptions
-	if own := settings.Tools[step.tool].Breaker; own != nil {
-		options.Breaker = own
+	settings := st.host.Settings()
+	settings.Tools = st.own
+	time.Sleep(step.moment)
+	if _, err := st.open(settings); err != nil {
+		return err
 	}
-	return st.registry.Register(step.tool, options)
+	_, err := st.registry.Restore(&kept)
+	return err
 }
 
 // newGuard returns a guard with the policies of the settings and the router of the
@@ -171,6 +194,10 @@ func (st *stage) do(step *Step) error {
 		return st.summary(step)
 	case "group":
 		return st.group(step)
+	case "hint":
+		return st.compare(step, fmt.Sprint(st.registry.Hint(step.tool, step.hint, step.moment)), nil)
+	case "restart":
+		return st.restart(step)
 	case "isolate", "reset", "isolate_group", "reset_group":
 		return st.operate(step)
 	case "remove":

@@ -38,6 +38,7 @@ type Step struct {
 	repeat  int           // the N of xN; zero means that there is none
 	moment  time.Duration // at, advance and record: the time or duration
 	outcome toolhealth.Outcome
+	hint    toolhealth.HintKind
 	set     []keyValue // KEY=VALUE before the arrow
 
 	noFallback bool                       // call: the line has no_fallback
@@ -170,6 +171,10 @@ func (l *lineReader) readVerb() error {
 		return l.expectKeys(summaryKeys)
 	case "group":
 		return l.group()
+	case "hint":
+		return l.hint()
+	case "restart":
+		return l.restart()
 	case "remove", "isolate_group", "reset_group":
 		return l.toolThen(nil)
 	case "isolate", "reset":
@@ -410,6 +415,41 @@ func (l *lineReader) health() error {
 		return nil
 	}
 	return l.expectKeys(healthKeys)
+}
+
+// hint reads a hint and the wait that it asks for.
+func (l *lineReader) hint() error {
+	if err := l.toolThen(nil); err != nil {
+		return err
+	}
+	word, err := l.take("a hint")
+	if err != nil {
+		return err
+	}
+	if err := l.step.hint.UnmarshalText([]byte(word)); err != nil {
+		return err
+	}
+	if l.step.moment, err = l.takeDuration(); err != nil || !l.step.expects {
+		return err
+	}
+	if l.step.answer, err = l.takeExpected("true or false"); err == nil {
+		_, err = readBool(l.step.answer)
+	}
+	return err
+}
+
+// restart reads how long the process is away.
+func (l *lineReader) restart() error {
+	if err := l.keys(restartKeys.read); err != nil {
+		return err
+	}
+	away, _ := valueOf[time.Duration](l.step.set, "after")
+	if away < 0 || away > math.MaxInt64-l.now {
+		return errors.New("time goes back, or too far")
+	}
+	l.now += away
+	l.step.moment = away
+	return nil
 }
 
 // group reads the settings of all groups, or the expected health of one.

@@ -24,11 +24,13 @@ type scriptedReply struct {
 	after  time.Duration // http: the wait of its Retry-After
 	stated bool          // http: the reply has a Retry-After, which may be 0s
 	takes  time.Duration
+	acts   string // acts: the tool that it calls
 }
 
 // plainReplies are the results without a number in their name.
 var plainReplies = []string{
 	"ok", "error", "refused", "reset", "rejected", "timeout", "stuck", "panic", "cancel", "soft",
+	"unauthorized", "quota", "conflict", "keepalive",
 }
 
 func (l *lineReader) call() error {
@@ -101,6 +103,10 @@ func readReply(text string) (r scriptedReply, err error) {
 			return r, fmt.Errorf("%q takes less than no time", text)
 		}
 	}
+	if inner, ok := strings.CutPrefix(word, "acts("); ok && strings.HasSuffix(inner, ")") {
+		r.word, r.acts = "acts", strings.TrimSuffix(inner, ")")
+		return r, nil
+	}
 	status, isHTTP := strings.CutPrefix(word, "http")
 	if !isHTTP {
 		if r.word = word; !slices.Contains(plainReplies, word) {
@@ -124,6 +130,7 @@ func readReply(text string) (r scriptedReply, err error) {
 
 // performance is one guarded call with its scripted tools.
 type performance struct {
+	guard  *toolhealth.Guard
 	script map[string][]scriptedReply
 	cancel context.CancelFunc // ends the caller's ctx
 
@@ -142,7 +149,7 @@ func (st *stage) call(step *Step) error {
 		ctx = toolhealth.WithoutFallback(ctx)
 	}
 	ctx, info := toolhealth.WithCallInfo(ctx)
-	p := &performance{script: step.script, cancel: cancel}
+	p := &performance{guard: st.guard, script: step.script, cancel: cancel}
 	began := st.now()
 	_, err := toolhealth.Call(ctx, st.guard, step.tool, p.run, toolhealth.CheckResult(checkReply))
 	came := map[string]any{
@@ -200,6 +207,15 @@ func (p *performance) run(ctx context.Context, tool string) (string, error) {
 	}
 	if reply.word == "stuck" {
 		time.Sleep(reply.takes)
+	} else if reply.word == "keepalive" {
+		for range 10 {
+			select {
+			case <-time.After(reply.takes / 10):
+				toolhealth.KeepAlive(ctx)
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		}
 	} else if reply.takes > 0 {
 		select {
 		case <-time.After(reply.takes):
@@ -230,8 +246,12 @@ func (p *performance) next(tool string) (reply scriptedReply, ok bool) {
 
 func (p *performance) reply(ctx context.Context, reply scriptedReply) (string, error) {
 	switch reply.word {
-	case "ok":
+	case "ok", "keepalive":
 		return goodReply, nil
+	case "acts":
+		return toolhealth.Call(ctx, p.guard, reply.acts, p.run)
+	case "unauthorized", "quota", "conflict":
+		return "", &StatusError{StatusCode: map[string]int{"unauthorized": 401, "quota": 402, "conflict": 409}[reply.word]}
 	case "soft":
 		return softReply, nil
 	case "http":

@@ -67,7 +67,10 @@ func Bars(m Medians, idle, registered Footprint) []Bar {
 	const x = " x"
 	hundred := m.ns(Summary100k) / 1e6
 	return []Bar{
-		{What: "Gate.Allow + Done by name : 2 clocks + 2 adds + 1 lookup", Limit: 1.35, Unit: x, Measured: m.ratio(GateDone, FloorGate)},
+		{What: "Gate.Allow + Done by name : 2 clocks + 2 adds + 1 lookup", Limit: 1.45, Unit: x, Measured: m.ratio(GateDone, FloorGate)},
+		{What: "Gate.Allow + Done of a tool in a group : of one in none", Limit: 1.1, Unit: x, Measured: m.ratio(GateGrouped, GateDone)},
+		{What: "AllowRequest + RecordSuccess of a tool in a group : gobreaker Execute by name", Limit: 0.35, Unit: x, Measured: m.ratio(ByNameGrouped, PeerGobreaker)},
+		{What: "Gate.Allow + Done of a tool in a group, allocations", Limit: 0, Measured: m.allocs(GateGrouped)},
 		{What: "Gate.Allow + Done, allocations", Limit: 0, Measured: m.allocs(GateDone)},
 		{What: "gobreaker Execute by name : Gate.Allow + Done", Limit: 1.7, AtLeast: true, Unit: x, Measured: m.ratio(PeerGobreaker, GateDone)},
 		{What: "AllowRequest + RecordSuccess : gobreaker Execute by name", Limit: 0.35, Unit: x, Measured: m.ratio(ByName, PeerGobreaker)},

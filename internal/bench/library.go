@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,9 @@ const (
 	GateFailure   = "toolhealth/gate/failure"
 	Summary100k   = "toolhealth/summary/100000"
 
+	ByNameGrouped = "toolhealth/by-name/grouped"
+	GateGrouped   = "toolhealth/gate/grouped"
+
 	GateOne     = "toolhealth/parallel/gate/1-goroutine"
 	GateSpread2 = "toolhealth/parallel/gate/2-goroutines-own-tools"
 	GateHot1    = "toolhealth/parallel/gate/1-goroutine-1-tool"
@@ -27,8 +31,8 @@ const (
 )
 
 const (
-	keepsAll    = "counts, latency, EWMA, streak"
-	keepsPermit = "counts, latency, EWMA, streak, epoch of the permit"
+	keepsAll    = "counts, percentiles, EWMA, streak"
+	keepsPermit = "counts, percentiles, EWMA, streak, epoch of the permit"
 )
 
 // NewRegistry returns a registry with room for n tools and one call recorded of
@@ -39,6 +43,21 @@ func NewRegistry(names []string, change ...func(*toolhealth.BreakerConfig)) *too
 	for _, fn := range change {
 		fn(&c.Breaker)
 	}
+	r, err := toolhealth.NewRegistryWithConfig(c)
+	must(err == nil)
+	for _, name := range names {
+		must(r.AllowRequest(name))
+		r.RecordSuccess(name, time.Millisecond)
+	}
+	return r
+}
+
+// Grouped returns a registry as NewRegistry does, whose tools are in the group of their
+// server: about 43 of a thousand in each.
+func Grouped(names []string) *toolhealth.Registry {
+	c := toolhealth.DefaultConfig()
+	c.MaxTools = len(names)
+	c.Group = func(tool string) string { server, _, _ := strings.Cut(tool, "/"); return server }
 	r, err := toolhealth.NewRegistryWithConfig(c)
 	must(err == nil)
 	for _, name := range names {
@@ -118,6 +137,10 @@ func namedCalls() []Case {
 			r := NewRegistry(thousand.Registered)
 			return func(n int) { ByNameCalls(r, thousand.Lookups, n) }
 		}},
+		{Name: ByNameGrouped, Keeps: keepsAll + ", group", New: func(*Teardown) func(int) {
+			r := Grouped(thousand.Registered)
+			return func(n int) { ByNameCalls(r, thousand.Lookups, n) }
+		}},
 		{Name: "toolhealth/by-name/one-tool", Keeps: keepsAll, New: func(*Teardown) func(int) {
 			r := NewRegistry(one)
 			return func(n int) { ByNameCalls(r, one, n) }
@@ -184,6 +207,10 @@ func gateSuccesses() []Case {
 	return []Case{
 		{Name: GateDone, Keeps: keepsPermit, New: func(*Teardown) func(int) {
 			g := &toolhealth.Gate{Registry: NewRegistry(thousand.Registered)}
+			return func(n int) { GateCalls(g, thousand.Lookups, n) }
+		}},
+		{Name: GateGrouped, Keeps: keepsPermit + ", group", New: func(*Teardown) func(int) {
+			g := &toolhealth.Gate{Registry: Grouped(thousand.Registered)}
 			return func(n int) { GateCalls(g, thousand.Lookups, n) }
 		}},
 		{Name: "toolhealth/gate/deferred-release", Keeps: keepsPermit, New: func(*Teardown) func(int) {

@@ -137,7 +137,7 @@ func TestRegistry_HintThatIsNotHeard(t *testing.T) {
 	new(Registry).OnStatedWait(nil)()
 }
 
-// Whoever sends hints for names that are made up fills no registry.
+// Hints for names that are made up fill no registry.
 func TestRegistry_HearsayAloneIsEvictedLikeIdle(t *testing.T) {
 	for _, kind := range []HintKind{HintDown, HintThrottled} {
 		r := registryWith(t, func(c *Config) { c.MaxTools = 10 })

@@ -37,8 +37,8 @@ type toolStats struct {
 	missing atomic.Int64 // ewmaOne - EWMA, so that the zero value is full health
 	// admitted is how many permits were given out, settled how many of them were settled,
 	// in whatever way, or released: their difference is how many are out, and needs no
-	// look at ok. A call that ended counts its outcome first and then settled, so whoever
-	// sees a permit settled sees its outcome.
+	// look at ok. A call that ended counts its outcome first and then settled, so a
+	// reader that sees a permit settled sees its outcome.
 	admitted atomic.Uint64
 	settled  atomic.Uint64
 	// rejectedInRow is [ToolHealth.RejectedInRow]. A success reads it, and writes it

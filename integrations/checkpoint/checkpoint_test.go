@@ -90,7 +90,7 @@ func TestLoad_ReportsWhatIsNoCheckpoint(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// What an earlier process left behind, or somebody else put there, is not written to.
+// What an earlier process left behind, or another one put there, is not written to.
 func TestSave_TakesTheTemporaryFileAway(t *testing.T) {
 	folder := t.TempDir()
 	path, other := filepath.Join(folder, "tools.json"), filepath.Join(folder, "other")

@@ -463,7 +463,7 @@ func (x *exploration) begin(w *world, i int, yield func(move, *world)) {
 		n := &next.callers[i]
 		n.pc, n.ev, n.now, n.lost = pcCalled, &ev, w.now, false
 		switch ev.Op {
-		case OpHint: // whoever brings it makes no call
+		case OpHint: // it comes with no call
 			next.hints--
 		case OpBegin:
 		case OpReset, OpIsolate, OpConfigure:

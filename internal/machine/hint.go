@@ -1,6 +1,6 @@
 package machine
 
-// Hint is what somebody else says of a tool.
+// Hint is what another replica says of a tool.
 type Hint uint8
 
 // The hints.

@@ -94,7 +94,7 @@ const (
 	OpReset               // an operator closes the breaker
 	OpIsolate             // an operator holds it open
 	OpConfigure           // the configuration changed
-	OpHint                // somebody else knows something of the tool
+	OpHint                // another replica knows something of the tool
 	OpRestore             // what was known before a restart
 )
 

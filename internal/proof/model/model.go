@@ -564,7 +564,7 @@ func (b *Breaker) Release(now time.Duration, epoch int) []Event {
 	return events
 }
 
-// Hear is what somebody else says of the tool, and the wait that they ask for.
+// Hear is what another replica says of the tool, and the wait that it asks for.
 func (b *Breaker) Hear(now time.Duration, hint string, wait time.Duration) []Event {
 	events := b.Tick(now)
 	neverOpens := b.Config.Threshold == 0 && b.Config.Rate == 0

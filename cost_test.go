@@ -188,10 +188,10 @@ func TestCost_BytesOfEachTool(t *testing.T) {
 		do   []act
 	}{
 		{"asked for", 400, nil},
-		{"failed once", 640, []act{failure}},
+		{"failed once", 400, []act{failure}},
 		{"succeeded by name and through a permit", 800, []act{success}},
 		{"succeeded and timed out", 1300, []act{success, failure, failure}},
-		{"every outcome and a refusal", 1500, []act{success, failure, failure, counters}},
+		{"every outcome and a refusal", 1300, []act{success, failure, failure, counters}},
 	} {
 		const tools = 10_000
 		names := make([]string, tools)

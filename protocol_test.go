@@ -446,7 +446,7 @@ func TestC86_CountersNeitherWrapNorDisturbBreaker(t *testing.T) {
 		r.Record("search", Verdict{Outcome: OutcomeRejected}, 0)
 		r.Record("search", Verdict{Outcome: OutcomeNeutral}, 0)
 		stats.refused(StopCircuitOpen)
-		stats.failures.Load().kindCounts[KindTimeout].Store(total)
+		stats.failures.Load().took.AddN(uint8(KindTimeout), 0, total-1) // and the one above
 		stats.rejections.Load().kindCounts[KindUnknown].Store(total)
 		stats.throttled.Store(total)
 		stats.neutrals.Load()[KindUnknown].Store(total)

@@ -76,12 +76,21 @@ func (c *datedCounts) add(kind Kind, now int64) {
 
 // failureCounts are the failures.
 type failureCounts struct {
-	datedCounts
-	// took counts them by how long they took, sum is the ns of all. A failure is counted
-	// by its kind, then in took, then in sum: a reader may see one by its kind that is not
-	// in took yet.
-	took histogram.Sparse
-	sum  atomic.Int64
+	last atomic.Int64     // as in datedCounts
+	took histogram.Sparse // by kind and by how long they took: their number is the sum
+	sum  atomic.Int64     // ns of all; see addSaturating
+}
+
+// byKind returns the failures by kind, nil without any, and their sum.
+func (c *failureCounts) byKind() (by map[Kind]uint64, total uint64) {
+	for k, n := range c.took.Counts {
+		if by == nil {
+			by = make(map[Kind]uint64)
+		}
+		by[Kind(k)] = saturatingSum(by[Kind(k)], n)
+		total = saturatingSum(total, n)
+	}
+	return by, total
 }
 
 // total returns the ns of all failures; zero if c is nil.
@@ -165,8 +174,8 @@ func (s *toolStats) failure(kind Kind, took, now int64) {
 	s.sample(0)
 	s.endRejections()
 	c := madeOnce(&s.failures)
-	c.add(kind, now)
-	c.took.Add(took)
+	raise(&c.last, now)
+	c.took.Add(uint8(kindOfError(kind)), took)
 	addSaturating(&c.sum, took)
 }
 
@@ -244,8 +253,8 @@ func (s *toolStats) ended() (n uint64) {
 		n = ok.Total()
 	}
 	if c := s.failures.Load(); c != nil {
-		for i := range c.kindCounts {
-			n = saturatingSum(n, c.kindCounts[i].Load())
+		for _, failed := range c.took.Counts {
+			n = saturatingSum(n, failed)
 		}
 	}
 	return n
@@ -365,7 +374,7 @@ func (s *toolStats) read() Counts {
 		c.Successes = ok.Read(&lanes)
 	}
 	if f := s.failures.Load(); f != nil {
-		c.ByKind, c.Failures = tally[Kind](f.kindCounts[:])
+		c.ByKind, c.Failures = f.byKind()
 	}
 	if r := s.rejections.Load(); r != nil {
 		c.RejectedByKind, c.Rejected = tally[Kind](r.kindCounts[:])

@@ -166,44 +166,62 @@ func (d *Dense) Read(r *Reading) (n uint64) {
 	return n
 }
 
-// Sparse is a histogram that takes 8 bytes, and 48 for each doubling in which durations
-// have been counted; Add is slower with each. The zero Sparse is empty and ready for
-// use. All methods may be called from any goroutine. It must not be copied.
+// Sparse is a histogram of durations of several kinds. It takes 8 bytes, and 48 for each
+// kind in each doubling of which durations have been counted; Add is slower with each.
+// The zero Sparse is empty and ready for use. All methods may be called from any
+// goroutine. It must not be copied.
 type Sparse struct {
 	first atomic.Pointer[doubling] // nil until the first Add; set once
 }
 
-// doubling has four lanes of a Sparse.
+// doubling has four lanes of one kind.
 type doubling struct {
 	lanes  [4]atomic.Uint64
-	number int                      // of the four, never changes
+	number int32 // of the four; like kind it never changes
+	kind   uint8
 	next   atomic.Pointer[doubling] // nil until one is needed; set once
 }
 
 // Add counts a duration in nanoseconds.
-func (s *Sparse) Add(ns int64) {
+func (s *Sparse) Add(kind uint8, ns int64) { s.AddN(kind, ns, 1) }
+
+// AddN counts a duration n times.
+func (s *Sparse) AddN(kind uint8, ns int64, n uint64) {
 	i := Index(ns)
+	number := int32(i / 4)
 	for p := &s.first; ; {
 		d := p.Load()
 		if d == nil {
-			p.CompareAndSwap(nil, &doubling{number: i / 4})
+			p.CompareAndSwap(nil, &doubling{number: number, kind: kind})
 			d = p.Load()
 		}
-		if d.number == i/4 {
-			d.lanes[i%4].Add(1)
+		if d.number == number && d.kind == kind {
+			d.lanes[i%4].Add(n)
 			return
 		}
 		p = &d.next
 	}
 }
 
-// Read adds the lanes to r and returns how many durations were counted, as exact as
-// [Dense.Total].
+// Counts yields the counts that are not zero, each with its kind: a kind comes once for
+// each of its lanes. Each is as exact as [Dense.Total].
+func (s *Sparse) Counts(yield func(kind uint8, n uint64) bool) {
+	for d := s.first.Load(); d != nil; d = d.next.Load() {
+		for i := range d.lanes {
+			if n := d.lanes[i].Load(); n > 0 && !yield(d.kind, n) {
+				return
+			}
+		}
+	}
+}
+
+// Read adds the lanes of all kinds to r and returns how many durations were counted, as
+// exact as [Dense.Total].
 func (s *Sparse) Read(r *Reading) (n uint64) {
 	for d := s.first.Load(); d != nil; d = d.next.Load() {
 		for i := range d.lanes {
 			if c := d.lanes[i].Load(); c > 0 { // the last doubling has one lane
-				r[4*d.number+i] += c
+				r[4*int(d.number)+i] += c
 				n += c
 			}
 		}

@@ -184,12 +184,20 @@ func TestDense_LateCarryIsSeen(t *testing.T) {
 	}
 }
 
+// ofKinds is a Sparse whose durations are of three kinds in turn.
+type ofKinds struct {
+	Sparse
+	turn atomic.Uint32
+}
+
+func (s *ofKinds) Add(ns int64) { s.Sparse.Add(uint8(s.turn.Add(1)%3), ns) }
+
 // A reader sums while writers add, past a half.
 func TestDense_TotalNeverGoesBack(t *testing.T) {
 	for name, h := range map[string]interface {
 		Add(int64)
 		Read(*Reading) uint64
-	}{"dense": NewDense(&Reading{60: half - 1000, 61: 2*half - 1000}), "sparse": new(Sparse)} {
+	}{"dense": NewDense(&Reading{60: half - 1000, 61: 2*half - 1000}), "sparse": new(ofKinds)} {
 		const writers, calls = 4, 20_000
 		var begun, ended atomic.Uint64
 		start := h.Read(new(Reading))
@@ -257,8 +265,8 @@ func TestDense_FirstConcurrentCallsAreCounted(t *testing.T) {
 				ns := int64(Bound(50+i)*1e9) - 1
 				<-begin
 				d.Add(ns)
-				s.Add(ns)
-				s.Add(1)
+				s.Add(3, ns)
+				s.Add(3, 1)
 			})
 		}
 		close(begin)
@@ -279,7 +287,7 @@ func TestSparse_CountsAsDenseDoes(t *testing.T) {
 	for range 5000 {
 		ns := int64(math.Exp(rand.Float64() * math.Log(1<<50)))
 		d.Add(ns)
-		s.Add(ns)
+		s.Add(uint8(ns%5), ns)
 	}
 	dense, sparse := Reading{7: 1}, Reading{7: 1}
 	assert.Equal(t, d.Read(&dense), s.Read(&sparse))
@@ -306,6 +314,27 @@ var kept []*Dense
 func TestDense_AddAllocatesNothing(t *testing.T) {
 	var d Dense
 	var s Sparse
-	s.Add(1)
-	assert.Zero(t, testing.AllocsPerRun(100, func() { d.Add(1); s.Add(1) }))
+	s.Add(7, 1)
+	assert.Zero(t, testing.AllocsPerRun(100, func() { d.Add(1); s.Add(7, 1) }))
+}
+
+func TestSparse_KeepsKindsApart(t *testing.T) {
+	var s Sparse
+	want := map[uint8]uint64{}
+	for i := range 1000 {
+		kind := uint8(i % 4)
+		s.Add(kind, int64(i)<<(i%40))
+		want[kind]++
+	}
+	s.AddN(200, 1<<30, 1<<40)
+	want[200] = 1 << 40
+	got := map[uint8]uint64{}
+	for kind, n := range s.Counts {
+		got[kind] += n
+	}
+	assert.Equal(t, want, got)
+	for kind := range s.Counts {
+		assert.Equal(t, uint8(0), kind, "the first that was counted comes first")
+		break
+	}
 }

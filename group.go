@@ -1,10 +1,10 @@
 package toolhealth
 
 import (
-	"container/list"
 	"sync/atomic"
 
 	"github.com/toolhealth/toolhealth/internal/machine"
+	"github.com/toolhealth/toolhealth/internal/queue"
 )
 
 // A group is what is known of one server that several tools are behind: a breaker of its
@@ -23,8 +23,8 @@ type group struct {
 	members atomic.Int64 // entries of its tools; written under Registry.mu
 
 	// Under Registry.mu:
-	vacant *list.Element // its place in Registry.vacant; nil while it has members
-	since  int64         // when it became vacant
+	vacant queue.Links[group] // its place in Registry.vacant, in which it is while it has no members
+	since  int64              // when it became vacant
 }
 
 // named returns the name of g, "" for a nil one.

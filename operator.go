@@ -268,8 +268,9 @@ func (r *Registry) groupToIsolate(name string) *group {
 	defer r.mu.Unlock()
 	now := r.now()
 	g := r.groupNamed(name, r.conf.Load(), now)
-	if g != nil && g.members.Load() == 0 && g.vacant == nil {
-		g.since, g.vacant = now, r.vacant.PushBack(g)
+	if g != nil && g.members.Load() == 0 && !g.vacant.In() {
+		g.since = now
+		r.vacant.PushBack(g)
 	}
 	return g
 }

@@ -1,7 +1,6 @@
 package toolhealth
 
 import (
-	"container/list"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/toolhealth/toolhealth/internal/hooks"
 	"github.com/toolhealth/toolhealth/internal/machine"
 	"github.com/toolhealth/toolhealth/internal/nametable"
+	"github.com/toolhealth/toolhealth/internal/queue"
 	"github.com/toolhealth/toolhealth/internal/stamp"
 )
 
@@ -62,12 +62,12 @@ type Registry struct {
 	own map[string]*machine.Params // by Register with a config; under mu
 	// queue holds every entry that is not registered, the next candidate for
 	// eviction first; under mu.
-	queue list.List
+	queue queue.Queue[node]
 
 	// groups has every group that a tool is in, and those whose tools have gone and
 	// against which something is held: these are in vacant, the first to go first.
 	groups nametable.Table[group]
-	vacant list.List // under mu
+	vacant queue.Queue[group] // under mu
 }
 
 type node = nametable.Node[entry]
@@ -88,9 +88,9 @@ type entry struct {
 	refusing atomic.Bool
 	carrier
 	stats toolStats
-	// place is the entry's place in Registry.queue; nil if it is registered. Under
-	// Registry.mu.
-	place *list.Element
+	// place is the entry's place in Registry.queue, in which it is unless it is
+	// registered. Under Registry.mu.
+	place queue.Links[node]
 	// group is what the tool belongs to; nil without one. Set before the entry can be
 	// seen, and never changed.
 	group *group
@@ -150,7 +150,11 @@ func NewRegistryWithConfig(c Config) (*Registry, error) {
 }
 
 func newRegistry(k *compiled) *Registry {
-	r := &Registry{base: time.Now(), own: make(map[string]*machine.Params)}
+	r := &Registry{
+		base: time.Now(), own: make(map[string]*machine.Params),
+		queue:  queue.New(func(n *node) *queue.Links[node] { return &n.Value.place }),
+		vacant: queue.New(func(g *group) *queue.Links[group] { return &g.vacant }),
+	}
 	r.conf.Store(k)
 	return r
 }
@@ -486,7 +490,7 @@ func (r *Registry) registered(tool string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := r.table.Get(tool)
-	return n != nil && n.Value.place == nil
+	return n != nil && !n.Value.place.In()
 }
 
 // known reports whether a tool without an entry would be admitted.
@@ -682,10 +686,7 @@ func (r *Registry) join(name string, k *compiled, now int64) *group {
 	if g == nil {
 		return nil
 	}
-	if g.vacant != nil {
-		r.vacant.Remove(g.vacant)
-		g.vacant = nil
-	}
+	r.vacant.Remove(g)
 	g.members.Add(1)
 	return g
 }
@@ -724,21 +725,20 @@ func (r *Registry) vacate(g *group, now int64) {
 		r.groups.Delete(r.groups.Get(g.name))
 		return
 	}
-	g.vacant = r.vacant.PushBack(g)
+	r.vacant.PushBack(g)
 }
 
 // dropVacant drops one vacant group, and reports whether that worked. It looks at
 // maxLooks of them at most. The caller holds mu.
 func (r *Registry) dropVacant(now int64) bool {
 	for range min(maxLooks, r.vacant.Len()) {
-		front := r.vacant.Front()
-		g := front.Value.(*group)
+		g := r.vacant.Front()
 		if g.evict(now) {
-			r.vacant.Remove(front)
+			r.vacant.Remove(g)
 			r.groups.Delete(r.groups.Get(g.name))
 			return true
 		}
-		r.vacant.MoveToBack(front)
+		r.vacant.MoveToBack(g)
 	}
 	return false
 }
@@ -782,11 +782,10 @@ func (r *Registry) makeRoom(bound int, now int64) bool {
 // evicted and returns it; nil if there is none. The caller holds mu.
 func (r *Registry) victim(now int64) *node {
 	for range maxLooks {
-		front := r.queue.Front()
-		if front == nil {
+		n := r.queue.Front()
+		if n == nil {
 			return nil
 		}
-		n := front.Value.(*node)
 		e := &n.Value
 		e.seen.CompareAndSwap(askedLately, now)
 		if e.used.Load() && !e.faded(e.snap.Load(), now) {
@@ -794,7 +793,7 @@ func (r *Registry) victim(now int64) *node {
 		} else if e.evict(now) {
 			return n
 		}
-		r.queue.MoveToBack(front)
+		r.queue.MoveToBack(n)
 	}
 	return nil
 }
@@ -851,15 +850,10 @@ func (e *entry) confirm(before *machine.Snapshot, now int64) bool {
 }
 
 // enqueue makes n the last candidate for eviction. The caller holds mu.
-func (r *Registry) enqueue(n *node) { n.Value.place = r.queue.PushBack(n) }
+func (r *Registry) enqueue(n *node) { r.queue.PushBack(n) }
 
 // unqueue makes n no candidate. The caller holds mu.
-func (r *Registry) unqueue(n *node) {
-	if n.Value.place != nil {
-		r.queue.Remove(n.Value.place)
-		n.Value.place = nil
-	}
-}
+func (r *Registry) unqueue(n *node) { r.queue.Remove(n) }
 
 // drop removes a node that is marked as evicted. The caller holds mu.
 func (r *Registry) drop(n *node, now int64) {

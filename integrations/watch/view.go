@@ -14,9 +14,7 @@ type View struct {
 	Version uint64
 	// Began is when the watching began: of the time before nothing is known.
 	Began time.Time
-	// At is the time of the last sample.
-	At time.Time
-	// Summary is the last sample. It is shared: do not change it.
+	// Summary is the health of all tools now. It is newer than the last sample.
 	Summary toolhealth.Summary
 	// Windows are the last minutes of the tools of Summary, in the same order.
 	Windows []Window
@@ -72,22 +70,25 @@ type Series struct {
 }
 
 // View returns what is known now, with windows of this length; they are shorter
-// while less is known. It takes a sample first if the last one is an interval old.
+// while less is known, and end with the last sample. It takes a sample first if the last
+// one is an interval old.
 func (w *Watcher) View(span time.Duration) View {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.freshen()
-	v := View{Began: w.began, At: w.at, Summary: w.last, Windows: make([]Window, len(w.last.Tools))}
+	v := View{Began: w.began}
+	var heard uint64
+	v.Events, heard = w.diary.read() // before the summary, which so has what they say
+	v.Version = uint64(w.ticks) + heard
+	v.Summary = w.registry.HealthSummary()
+	v.Windows = make([]Window, len(v.Summary.Tools))
 	number, covered := w.within(span)
-	for i := range w.last.Tools {
+	for i := range v.Summary.Tools {
 		v.Windows[i].Span = covered
-		if s := w.tools[w.last.Tools[i].Tool]; s != nil && s.cells != nil {
+		if s := w.tools[v.Summary.Tools[i].Tool]; s != nil && s.cells != nil {
 			w.sum(s, number, &v.Windows[i])
 		}
 	}
-	var heard uint64
-	v.Events, heard = w.diary.read()
-	v.Version = uint64(w.ticks) + heard
 	return v
 }
 

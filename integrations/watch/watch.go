@@ -34,7 +34,6 @@ type Watcher struct {
 
 	// mu is held to take a sample and to read samples. No hook waits for it.
 	mu     sync.Mutex
-	last   toolhealth.Summary
 	at     time.Time   // of the last sample
 	ticks  int         // samples so far, but for the first, which ends no slot
 	ends   []time.Time // of the slots; slot n lies at n % slots, as in series.cells
@@ -106,15 +105,16 @@ func (w *Watcher) freshen() {
 func (w *Watcher) sample() {
 	first := w.at.IsZero()
 	before := w.at
-	w.last, w.at = w.registry.HealthSummary(), time.Now()
+	summary := w.registry.HealthSummary()
+	w.at = time.Now()
 	if !first {
 		w.begins[w.ticks%w.slots], w.ends[w.ticks%w.slots] = before, w.at
 		w.ticks++
 	}
 	old := first || w.crowded
 	w.crowded = false
-	for i := range w.last.Tools {
-		h := &w.last.Tools[i]
+	for i := range summary.Tools {
+		h := &summary.Tools[i]
 		s := w.tools[h.Tool]
 		if s == nil {
 			if len(w.tools) >= maxTools {

@@ -619,7 +619,7 @@ func TestHandler_ManyViewersAtOnce(t *testing.T) {
 	for viewer := range 2 {
 		viewers.Go(func() {
 			n := news{}
-			for range 150 {
+			for range 25 {
 				rec := get(t, h, "/x/data.json?"+since(n)+"&all=1")
 				n = news{}
 				if err := json.Unmarshal(rec.Body.Bytes(), &n); err != nil {

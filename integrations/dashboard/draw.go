@@ -14,6 +14,7 @@ import (
 type spark struct {
 	Lines []string  // points of a polyline
 	Fails []float64 // where calls failed
+	Most  string    // the latency at the top
 	Text  string
 }
 
@@ -74,7 +75,8 @@ func newSpark(slots []watch.Slot) (out spark) {
 	flush()
 	out.Text = "latency of successes over ten minutes"
 	if slowest > 0 {
-		out.Text += ", at most " + span(slowest)
+		out.Most = span(slowest)
+		out.Text += ", at most " + out.Most
 	}
 	if len(out.Fails) > 0 {
 		out.Text += ", with failures"
@@ -85,8 +87,9 @@ func newSpark(slots []watch.Slot) (out spark) {
 // hourStrip is the states of a tool in the last hour, in a box of 1000 by 10. What is not
 // drawn is closed.
 type hourStrip struct {
-	Parts []hourPart
-	Text  string
+	Parts  []hourPart
+	Opened int // times
+	Text   string
 }
 
 type hourPart struct {
@@ -107,7 +110,7 @@ func newHour(s *watch.Series, now, began time.Time) (out hourStrip) {
 	if known.After(from) { // to the minute: it moves in every row
 		out.Parts = append(out.Parts, hourPart{"unknown", 0, place(from.Add(known.Sub(from).Truncate(time.Minute)))})
 	}
-	opened, end := 0, now
+	end := now
 	for _, e := range s.Events { // the newest first
 		if end.Before(from) {
 			break
@@ -125,15 +128,15 @@ func newHour(s *watch.Series, now, began time.Time) (out hourStrip) {
 			out.Parts = append(out.Parts, hourPart{class, round(min(x, 1000-width)), round(width)})
 		}
 		if e.From == toolhealth.StateClosed && class == "bad" && !e.When.Before(from) {
-			opened++
+			out.Opened++
 		}
 		end = e.First
 	}
 	switch {
-	case opened == 1:
+	case out.Opened == 1:
 		out.Text = "opened once in the last hour"
-	case opened > 1:
-		out.Text = "opened " + strconv.Itoa(opened) + " times in the last hour"
+	case out.Opened > 1:
+		out.Text = "opened " + strconv.Itoa(out.Opened) + " times in the last hour"
 	case len(s.Events) > 0 && s.Events[0].Cause == toolhealth.CauseIsolated:
 		out.Text = "isolated"
 	case len(s.Events) > 0 && s.Events[0].To != toolhealth.StateClosed:

@@ -19,8 +19,31 @@ type line struct {
 	Text, More string
 }
 
-// lines tells events, the newest first.
-func lines(events []watch.Event, now time.Time, withTool bool) []line {
+// history tells the newest events of all tools. A tool that flaps has a few lines, so that
+// it does not hide what else happened.
+func history(events []watch.Event, now time.Time) (out []line) {
+	var chosen []watch.Event
+	told, last := make(map[string]int), make(map[string]int) // by tool
+	for _, e := range events {
+		if told[e.Tool]++; told[e.Tool] <= maxOfTool && len(chosen) < maxEvents {
+			last[e.Tool] = len(chosen)
+			chosen = append(chosen, e)
+		}
+	}
+	out = lines(chosen, now)
+	for tool, i := range last {
+		if more := told[tool] - maxOfTool; more > 0 {
+			out[i].More += fmt.Sprintf(" and %d earlier", more)
+		}
+	}
+	for i := range out {
+		out[i].Tool = chosen[i].Tool
+	}
+	return out
+}
+
+// lines tells events of one tool, the newest first.
+func lines(events []watch.Event, now time.Time) []line {
 	out := make([]line, 0, len(events))
 	for _, e := range events {
 		l := line{
@@ -37,9 +60,6 @@ func lines(events []watch.Event, now time.Time, withTool bool) []line {
 		}
 		if e.Count > 1 {
 			l.More = "(the last of " + strconv.Itoa(e.Count) + " since " + clock(e.First) + ")"
-		}
-		if withTool {
-			l.Tool = e.Tool
 		}
 		out = append(out, l)
 	}

@@ -72,7 +72,10 @@ func (h *handler) details(s *state, r *row, c choice, who string, may bool) deta
 		CanReset: t.Reason == toolhealth.StopIsolated || t.State != toolhealth.StateClosed ||
 			t.Reason == toolhealth.StopRateLimited || t.ConsecutiveFailures > 0,
 		Figures: figures(r, &series), Guard: guardFigures(t.Guard), Hour: newHour(&series, r.at, s.view.Began), Spark: newSpark(series.Slots),
-		Events: lines(series.Events, r.at, false), Back: c.link(func(*choice) {}), Window: s.covered(h.options.Window),
+		Events: lines(series.Events[:min(len(series.Events), 60)], r.at), Back: c.link(func(*choice) {}), Window: s.covered(h.options.Window),
+	}
+	if d.Hour.Opened > 3 {
+		d.Says = append(d.Says, fmt.Sprintf("It flaps: it opened %d times in the last hour. Isolate it if half a tool is worse than none.", d.Hour.Opened))
 	}
 	if may && (c.ask == "isolate" && !d.Held || c.ask == "reset" && d.CanReset) {
 		d.Ask = c.ask

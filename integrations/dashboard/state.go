@@ -94,7 +94,7 @@ func (s *state) outline(name string, old *state) {
 		"banner": {html: render("banner", s.banner)},
 		"facts":  {html: render("facts", s.facts())},
 		"strip":  {html: render("strip", map[string]any{"Marks": marks, "More": len(s.rows) - len(marks)})},
-		"events": {html: render("events", lines(s.view.Events[:min(len(s.view.Events), maxEvents)], s.view.Summary.At, true))},
+		"events": {html: render("events", history(s.view.Events, s.view.Summary.At))},
 	}
 	for id, p := range s.parts {
 		p.changed = s.number
@@ -108,7 +108,8 @@ func (s *state) outline(name string, old *state) {
 // What the page shows at once, at most.
 const (
 	maxMarks  = 600 // in the strip
-	maxEvents = 40
+	maxEvents = 30  // in the history of all tools
+	maxOfTool = 4   // there
 	maxRows   = 100 // unless all are asked for
 	maxNamed  = 4   // in the banner
 )
@@ -163,6 +164,10 @@ func newBanner(s *state) banner {
 		b.Head = "The tool is healthy."
 	case s.sick == 0:
 		b.Head = fmt.Sprintf("All %d tools are healthy.", n)
+	case n == 1 && out == 1:
+		b.Class, b.Icon, b.Head = "bad", "bad", "The tool cannot be called."
+	case n == 1:
+		b.Class, b.Icon, b.Head = "warn", "warn", "The tool is not well; calls still go to it."
 	case out == 0:
 		b.Class, b.Icon = "warn", "warn"
 		b.Head = fmt.Sprintf("%d of %d tools %s not well; calls still go to %s.", s.sick, n, are(s.sick), them(s.sick))
@@ -173,9 +178,9 @@ func newBanner(s *state) banner {
 			b.Head += fmt.Sprintf(", %d more %s not well", more, are(more))
 		}
 		b.Head += "."
-		if held == s.sick {
-			b.Class, b.Icon = "held", "held"
-		}
+	}
+	if held > 0 && held == s.sick {
+		b.Class, b.Icon = "held", "held" // somebody knows
 	}
 	b.Hints = hints(s.rows, s.sick)
 	return b

@@ -26,12 +26,13 @@ type diary struct {
 	mu    sync.Mutex
 	all   []*Event // the newest last; at most perWatcher
 	tools map[string]*chapter
+	kept  int // events in tools
 	heard uint64
 }
 
 // chapter is the events of one tool.
 type chapter struct {
-	events []*Event  // the newest last; at most perTool
+	events []*Event  // the newest last
 	from   time.Time // when they begin, if some were dropped for want of room
 }
 
@@ -43,10 +44,10 @@ func (d *diary) hear(t toolhealth.Transition) {
 	e := &Event{Transition: t, First: t.When, Count: 1}
 	if c := d.tools[t.Tool]; c != nil {
 		d.fold(c, e)
-		c.add(e)
+		d.add(c, e)
 	} else if len(d.tools) < maxTools {
 		c = new(chapter)
-		c.add(e)
+		d.add(c, e)
 		d.tools[t.Tool] = c
 	}
 	if len(d.all) >= perWatcher {
@@ -75,6 +76,7 @@ func inVain(e *Event) bool {
 func (d *diary) drop(c *chapter) {
 	last := c.last()
 	c.events = c.events[:len(c.events)-1]
+	d.kept--
 	for i := len(d.all) - 1; i >= 0; i-- {
 		if d.all[i] == last {
 			d.all = slices.Delete(d.all, i, i+1)
@@ -90,12 +92,24 @@ func (c *chapter) last() *Event {
 	return c.events[len(c.events)-1]
 }
 
-func (c *chapter) add(e *Event) {
-	if len(c.events) >= perTool {
-		c.events = slices.Delete(c.events, 0, len(c.events)-perTool+1)
+// add writes an event into c, and drops the oldest if there is no room.
+func (d *diary) add(c *chapter, e *Event) {
+	room := perTool
+	if d.kept >= manyEvents {
+		room = fewPerTool
+	}
+	if old := len(c.events) - room + 1; old > 0 {
+		d.cut(c, old)
 		c.from = c.events[0].First
 	}
 	c.events = append(c.events, e)
+	d.kept++
+}
+
+// cut drops the n oldest events of c.
+func (d *diary) cut(c *chapter, n int) {
+	c.events = slices.Delete(c.events, 0, n)
+	d.kept -= n
 }
 
 // forget drops the outages that ended more than an hour ago, and tools that are gone.
@@ -105,11 +119,12 @@ func (d *diary) forget(now time.Time, known map[string]*series) {
 	for tool, c := range d.tools {
 		for i := len(c.events) - 1; i >= 0; i-- {
 			if e := c.events[i]; e.To == toolhealth.StateClosed && now.Sub(e.When) > hour {
-				c.events = slices.Delete(c.events, 0, i+1)
+				d.cut(c, i+1)
 				break
 			}
 		}
 		if known[tool] == nil || len(c.events) == 0 {
+			d.cut(c, len(c.events))
 			delete(d.tools, tool)
 		}
 	}

@@ -7,7 +7,8 @@
 // own, or it samples only when somebody looks.
 //
 // What it keeps is bounded: ten minutes of samples, at most 600, for each tool that was
-// called in that time, 50 transitions of a tool, 500 in all, and nothing of tools that
-// have left the registry but those 500. That is at most 10 KB a tool with samples 5s
-// apart, and 100 bytes for a tool that nobody calls.
+// called in that time; an hour of events, at most 240 of a tool (50 once there are 50,000
+// in all); a history of 500 events; and of tools that have left the registry that
+// history only. With samples 5s apart a busy tool takes 4 KB, one that flapped for an hour
+// 35 KB more, and one that nobody calls 200 bytes.
 package watch

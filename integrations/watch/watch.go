@@ -13,8 +13,10 @@ const (
 	remembered = 10 * time.Minute // of samples
 	maxSlots   = 600              // samples, however short the interval is
 	hour       = time.Hour        // of transitions
-	perTool    = 50               // events of one tool
-	perWatcher = 500              // events of all tools
+	perTool    = 240              // events of one tool: an hour of flapping
+	manyEvents = 50_000           // events of all tools together; from then on
+	fewPerTool = 50               // events of one tool
+	perWatcher = 500              // events in the history of all tools
 	maxTools   = 5000             // tools with samples and events of their own
 )
 

@@ -222,9 +222,34 @@ func TestWatcher_FlappingToolsAreBounded(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		s := w.Series("flapping")
-		assert.Len(t, s.Events, 50)
-		assert.Equal(t, s.Events[49].First, s.From, "of the time before nothing is known")
+		assert.Len(t, s.Events, 240)
+		assert.Equal(t, s.Events[239].First, s.From, "of the time before nothing is known")
 		assert.Len(t, w.View(time.Minute).Events, 500)
+	})
+}
+
+// 5,000 tools that all flap.
+func TestWatcher_ManyFlappingToolsKeepLess(t *testing.T) {
+	bubble(t, func(t *testing.T, r *toolhealth.Registry, w *watch.Watcher) {
+		for i := range 1000 {
+			for range 60 {
+				r.Isolate(fmt.Sprint(i), "")
+				r.Reset(fmt.Sprint(i), "")
+			}
+		}
+		w.Sample()
+		kept := 0
+		for i := range 1000 {
+			kept += len(w.Series(fmt.Sprint(i)).Events)
+		}
+		assert.Less(t, kept, 50_000+1000*50)
+		assert.Len(t, w.Series("0").Events, 120)
+		assert.Len(t, w.Series("999").Events, 50)
+		time.Sleep(2 * time.Hour)
+		w.Sample()
+		assert.Empty(t, w.Series("0").Events)
+		r.Isolate("0", "")
+		assert.Len(t, w.Series("0").Events, 1)
 	})
 }
 

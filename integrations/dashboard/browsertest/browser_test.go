@@ -110,6 +110,13 @@ func (b *tab) js(expression string) string {
 	return text
 }
 
+// click clicks on the first element of a selector. It does so in one step, because a poll
+// may replace the element at any moment.
+func (b *tab) click(selector string) {
+	b.t.Helper()
+	b.eventually(10*time.Second, "(e => e ? (e.click(), true) : false)(document.querySelector(`"+selector+"`))", "true")
+}
+
 // eventually waits until the value of an expression has a text in it.
 func (b *tab) eventually(within time.Duration, expression, want string) {
 	b.t.Helper()
@@ -218,7 +225,7 @@ func TestPage_HostileNameStaysText(t *testing.T) {
 	b.eventually(5*time.Second, `document.querySelector("tbody").textContent`, hostile)
 	s.fail(hostile)
 	b.eventually(5*time.Second, firstRow, hostile)
-	b.do(chromedp.Click(chromedp.CSS(`tbody tr:first-child td.tool a`)))
+	b.click(`tbody tr:first-child td.tool a`)
 	b.eventually(5*time.Second, panel, hostile)
 	assert.Equal(t, "0", b.js(`document.querySelectorAll("img").length`))
 	assert.NotContains(t, b.js("document.title"), "pwned")
@@ -271,23 +278,27 @@ func TestPage_OperatorActsInTwoSteps(t *testing.T) {
 	b.eventually(5*time.Second, live, "live")
 	assert.Equal(t, "0", b.js(`document.querySelectorAll("#panel form").length`), "read-only")
 	s.may.Store(true)
-	b.do(chromedp.Navigate(s.url+"?tool=mail/send"), chromedp.Click(chromedp.CSS("#panel form[data-act=isolate] button")))
+	b.do(chromedp.Navigate(s.url + "?tool=mail/send"))
+	b.click("#panel form[data-act=isolate] button")
 	b.eventually(time.Second, `document.querySelector("#panel .armed").textContent`, "Really refuse every call of it?")
 	h, _ := s.registry.Health("mail/send")
 	assert.True(t, h.Available, "one click is not enough")
 	b.eventually(6*time.Second, `document.querySelectorAll("#panel .armed").length`, "0") // it forgets after four seconds
-	b.do(chromedp.Click(chromedp.CSS("#panel form[data-act=isolate] button")), chromedp.Click(chromedp.CSS("#panel .armed")))
+	b.click("#panel form[data-act=isolate] button")
+	b.click("#panel .armed")
 	b.eventually(5*time.Second, panel, "isolated by alice")
 	h, _ = s.registry.Health("mail/send")
 	assert.Equal(t, "alice", h.IsolatedBy)
 	b.eventually(5*time.Second, `document.querySelector("#events").textContent`, "isolated by alice")
 	assert.Equal(t, "held", b.js(`document.querySelector("#banner").className`))
-	b.do(chromedp.Click(chromedp.CSS("#panel form[data-act=reset] button")), chromedp.Click(chromedp.CSS("#panel .armed")))
+	b.click("#panel form[data-act=reset] button")
+	b.click("#panel .armed")
 	b.eventually(5*time.Second, panel, "closed: reset by alice")
 	b.silent()
 
 	s.may.Store(false) // the right is gone while the page is open
-	b.do(chromedp.Click(chromedp.CSS("#panel form[data-act=isolate] button")), chromedp.Click(chromedp.CSS("#panel .armed")))
+	b.click("#panel form[data-act=isolate] button")
+	b.click("#panel .armed")
 	b.eventually(5*time.Second, `document.querySelector("#said").textContent`, "That did not work.")
 	h, _ = s.registry.Health("mail/send")
 	assert.True(t, h.Available)
@@ -320,17 +331,17 @@ func TestPage_WorksWithoutScripts(t *testing.T) {
 	assert.Equal(t, "3", b.js(numRows))
 	assert.Contains(t, b.js(live), "as of")
 	assert.Equal(t, "none", b.js(`getComputedStyle(document.querySelector("#pause")).display`), "what needs a script is not there")
-	b.do(chromedp.Click(chromedp.CSS(`a[href*="show=sick"]`)))
+	b.click(`a[href*="show=sick"]`)
 	b.eventually(5*time.Second, numRows, "1")
-	b.do(chromedp.Click(chromedp.CSS("td.tool a")))
+	b.click("td.tool a")
 	b.eventually(5*time.Second, panel, "Re-route its calls")
-	b.do(chromedp.Click(chromedp.CSS("#panel form[data-act=isolate] button")))
+	b.click("#panel form[data-act=isolate] button")
 	b.eventually(5*time.Second, panel, "Yes, refuse every call of it")
 	h, _ := s.registry.Health("github/search")
 	assert.NotEqual(t, toolhealth.StopIsolated, h.Reason)
-	b.do(chromedp.Click(chromedp.CSS("#panel form[method=post] button")))
+	b.click("#panel form[method=post] button")
 	b.eventually(5*time.Second, panel, "isolated by alice")
-	b.do(chromedp.Click(chromedp.CSS("#panel .close")))
+	b.click("#panel .close")
 	b.eventually(5*time.Second, `document.querySelector("#panel").hidden`, "true")
 	s.registry.Remove("mail/send")
 	b.eventually(20*time.Second, numRows, "2") // it reloads itself

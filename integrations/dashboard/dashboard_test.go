@@ -483,9 +483,8 @@ func TestData_IsSmallForFiveThousandTools(t *testing.T) {
 		t.Logf("%s: %d bytes, %d compressed", target, whole, packed)
 		assert.Less(t, packed, 100_000)
 	}
-	n := poll(t, h, "")
 	for _, query := range []string{"", "&all=1", "&show=sick", "&q=tool-77"} {
-		n = poll(t, h, query)
+		n := poll(t, h, query)
 		whole, packed := size("/x/data.json?" + since(n) + query)
 		t.Logf("without news %q: %d bytes, %d compressed", query, whole, packed)
 		assert.Less(t, whole, 2000)

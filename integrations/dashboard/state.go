@@ -278,11 +278,8 @@ func (s *state) facts() (out []fact) {
 
 // covered says what time the figures cover, for the foot of the page.
 func (s *state) covered(window time.Duration) string {
-	for i := range s.view.Windows {
-		if known := s.view.Windows[i].Span; known > 0 {
-			window = min(window, known)
-		}
-		break
+	if w := s.view.Windows; len(w) > 0 && w[0].Span > 0 { // it is the same for all
+		window = min(window, w[0].Span)
 	}
 	return span(window.Round(time.Second))
 }

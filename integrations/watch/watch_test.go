@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolhealth/toolhealth"
 	"github.com/toolhealth/toolhealth/integrations/watch"
+	"github.com/toolhealth/toolhealth/internal/race"
 )
 
 var (
@@ -292,7 +293,7 @@ func TestWatcher_IsCheapForFiveThousandTools(t *testing.T) {
 	each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / tools
 	t.Logf("a sample of %d tools: %v at best; %d bytes a tool", tools, fastest, each)
 	limit := 30 * time.Millisecond
-	if raceEnabled {
+	if race.Enabled {
 		limit *= 20
 	}
 	assert.Less(t, fastest, limit)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/toolhealth/toolhealth"
+	"github.com/toolhealth/toolhealth/integrations/dashboard"
 )
 
 // maxBody bounds what is read of a request and of an answer.
@@ -26,7 +27,8 @@ type gateway struct {
 	client   *http.Client
 	tools    map[string]string // address of each tool
 	guard    *toolhealth.Guard
-	settings sync.Mutex // held to change the guard's settings
+	page     http.Handler // for operators
+	settings sync.Mutex   // held to change the guard's settings
 }
 
 func newGateway(client *http.Client, tools map[string]string, settings toolhealth.Settings, log *slog.Logger) (*gateway, error) {
@@ -42,7 +44,8 @@ func newGateway(client *http.Client, tools map[string]string, settings toolhealt
 		}
 	}
 	logBreakers(guard.Registry(), log)
-	return &gateway{client: client, tools: tools, guard: guard}, nil
+	page := dashboard.New(guard.Registry(), dashboard.Options{Name: "gateway", Operator: operatorOf})
+	return &gateway{client: client, tools: tools, guard: guard, page: page}, nil
 }
 
 // change puts changed settings in force from the next call on, or nothing if one of
@@ -89,6 +92,7 @@ func (g *gateway) admin() http.Handler {
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, g.guard.Registry().HealthSummary())
 	})
+	mux.Handle("/page/", g.page)
 	mux.HandleFunc("POST /tools/{name}/isolate", g.operate((*toolhealth.Registry).Isolate))
 	mux.HandleFunc("POST /tools/{name}/reset", g.operate((*toolhealth.Registry).Reset))
 	mux.HandleFunc("PUT /config", func(w http.ResponseWriter, r *http.Request) {
@@ -108,11 +112,17 @@ func (g *gateway) admin() http.Handler {
 	return mux
 }
 
-// operate returns the handler of an operator's action on one tool. The operator's name
-// is that of the request's credentials, which the server in front of this port checks.
+// operatorOf returns the name of who sent a request, which is that of its credentials: the
+// server in front of this port checks them.
+func operatorOf(r *http.Request) (who string, ok bool) {
+	who, _, ok = r.BasicAuth()
+	return who, ok
+}
+
+// operate returns the handler of an operator's action on one tool.
 func (g *gateway) operate(do func(r *toolhealth.Registry, tool, by string) bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		by, _, _ := r.BasicAuth()
+		by, _ := operatorOf(r)
 		if !do(g.guard.Registry(), r.PathValue("name"), by) {
 			http.Error(w, "no such tool", http.StatusNotFound)
 			return

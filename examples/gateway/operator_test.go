@@ -54,6 +54,10 @@ func TestGateway_OperatorIsolatesAndResets(t *testing.T) {
 	if len(summary.Tools) != 1 || summary.Tools[0].Reason != toolhealth.StopIsolated || summary.Tools[0].Trips != 1 {
 		t.Errorf("an operator's Isolate is one trip: %+v", summary.Tools)
 	}
+	if page := ask(t, g.admin(), "GET", "/page/", "").Body.String(); !strings.Contains(page, "The tool cannot be called.") {
+		t.Errorf("the page does not show it: %s", page)
+	}
+	order("/page/reset", 403) // without credentials
 	order("/tools/search/reset", 204)
 	if !g.guard.Registry().Available("search") {
 		t.Error("a Reset does not make search available")

@@ -7,6 +7,10 @@
 //
 //	go run ./examples/quickstart
 //
+// With -serve it shows the tools on a page, and goes on until it is interrupted:
+//
+//	go run ./examples/quickstart -serve
+//
 // The part to copy is newGate and (*agent).call. The tools are in tools.go; verify.go
 // checks the story, and the program exits with 1 if it is not as expected.
 package main
@@ -21,6 +25,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -101,7 +106,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	file := flags.String("file", "", "read the calls from this `path` instead of the built-in list:\none call a line, the tool's name and its argument; # starts a comment")
-	pace := flags.Duration("pace", 80*time.Millisecond, "pause after each call; the cooldown is 5 of them and a tool\nhas 3 of them to answer, so 1s shows it all in slow motion")
+	pace := flags.Duration("pace", 80*time.Millisecond, "pause after each call; the cooldown is 5 of them and a tool\nhas 3 of them to answer, so 1s shows it all in slow motion,\nwhich is the default of -serve")
+	onPage := flags.Bool("serve", false, "show the tools on a page until the program is interrupted")
+	address := flags.String("addr", "127.0.0.1:8344", "`address` of the page")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -120,11 +127,28 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		calls = string(text)
 	}
-	if err := play(context.Background(), parse(calls), *pace, stdout); err != nil {
+	var err error
+	if *onPage {
+		if !isSet(flags, "pace") {
+			*pace = time.Second
+		}
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+		defer stop()
+		err = serve(ctx, parse(calls), *pace, *address, stdout)
+	} else {
+		err = play(context.Background(), parse(calls), *pace, stdout)
+	}
+	if err != nil {
 		fmt.Fprintln(stderr, "quickstart:", err)
 		return 1
 	}
 	return 0
+}
+
+// isSet reports whether a flag is on the command line.
+func isSet(flags *flag.FlagSet, name string) (found bool) {
+	flags.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
 }
 
 type request struct{ tool, argument string }

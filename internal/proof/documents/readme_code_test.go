@@ -23,7 +23,8 @@ import (
 var documents = []string{
 	"README.md", "CHANGELOG.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md",
 	"examples/gateway/README.md", "internal/proof/README.md", "testdata/scenarios/README.md",
-	"integrations/httphealth/README.md", "internal/bench/README.md", "examples/recipes/README.md",
+	"integrations/httphealth/README.md", "integrations/dashboard/README.md", "integrations/watch/README.md",
+	"integrations/sloghealth/README.md", "internal/bench/README.md", "examples/recipes/README.md",
 }
 
 func readDocument(t *testing.T, name string) string {
@@ -77,6 +78,9 @@ func TestDocuments_CodeIsCompiledAndRun(t *testing.T) {
 		{"README.md", []string{"."}, 1, 3},
 		{"examples/gateway/README.md", []string{"examples/gateway"}, 0, 3},
 		{"integrations/httphealth/README.md", []string{"integrations/httphealth"}, 0, 2},
+		{"integrations/dashboard/README.md", []string{"integrations/dashboard"}, 0, 1},
+		{"integrations/watch/README.md", []string{"integrations/watch"}, 0, 1},
+		{"integrations/sloghealth/README.md", []string{"integrations/sloghealth"}, 0, 2},
 		{"examples/recipes/README.md", []string{"examples/recipes"}, 0, 5},
 	} {
 		source := goFiles(t, c.compiled...)

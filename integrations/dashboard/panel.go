@@ -1,0 +1,190 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/toolhealth/toolhealth"
+	"github.com/toolhealth/toolhealth/integrations/watch"
+)
+
+// details is what the page says of one tool.
+type details struct {
+	Row      *row
+	Says     []string // what it means and what to do
+	Held     bool
+	May      bool // whether who looks may act
+	Who      string
+	CanReset bool
+	Ask      string // "isolate" or "reset": whether it shall be done
+	Figures  []figure
+	Guard    []figure
+	Kinds    []kindBar
+	Labels   []figure
+	Hour     hourStrip
+	Spark    spark
+	Events   []line
+	Back     string
+	Window   string
+}
+
+type figure struct{ Name, Value, Note string }
+
+type kindBar struct {
+	Name  string
+	Width float64
+	N     uint64
+}
+
+// panel answers with the details of one tool, for a page that is open already.
+func (h *handler) panel(w http.ResponseWriter, r *http.Request) {
+	who, may := h.operator(r)
+	text, ok := h.renderPanel(choiceOf(r), who, may)
+	if !ok {
+		http.Error(w, "no such tool", http.StatusNotFound)
+		return
+	}
+	send(w, r, "text/html; charset=utf-8", []byte(text))
+}
+
+func (h *handler) renderPanel(c choice, who string, may bool) (html string, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.state()
+	r := s.byName[c.tool]
+	if r == nil {
+		return "", false
+	}
+	return render("panel", h.details(s, r, c, who, may)), true
+}
+
+// details collects what is known of a tool. The caller holds mu.
+func (h *handler) details(s *state, r *row, c choice, who string, may bool) details {
+	t := r.health
+	series := h.watcher.Series(r.Name)
+	d := details{
+		Row: r, Says: advice(r), Held: t.Reason == toolhealth.StopIsolated, May: may, Who: who,
+		CanReset: t.Reason == toolhealth.StopIsolated || t.State != toolhealth.StateClosed ||
+			t.Reason == toolhealth.StopRateLimited || t.ConsecutiveFailures > 0,
+		Figures: figures(r, &series), Guard: guardFigures(t.Guard), Hour: newHour(&series, r.at, s.view.Began), Spark: newSpark(series.Slots),
+		Events: lines(series.Events[:min(len(series.Events), 60)], r.at), Back: c.link(func(*choice) {}), Window: s.covered(h.options.Window),
+	}
+	if d.Hour.Opened > 3 {
+		d.Says = append(d.Says, fmt.Sprintf("It flaps: it opened %d times in the last hour. Isolate it if half a tool is worse than none.", d.Hour.Opened))
+	}
+	if may && (c.ask == "isolate" && !d.Held || c.ask == "reset" && d.CanReset) {
+		d.Ask = c.ask
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(t.ByKind), func(a, b toolhealth.Kind) int {
+		return cmp.Or(cmp.Compare(t.ByKind[b], t.ByKind[a]), cmp.Compare(a, b))
+	}) {
+		d.Kinds = append(d.Kinds, kindBar{plain(k.String()), round(100 * float64(t.ByKind[k]) / float64(max(t.Failures, 1))), t.ByKind[k]})
+	}
+	for _, key := range slices.Sorted(maps.Keys(t.Labels)) {
+		d.Labels = append(d.Labels, figure{Name: key, Value: t.Labels[key]})
+	}
+	return d
+}
+
+func figures(r *row, s *watch.Series) []figure {
+	t, w := r.health, r.window
+	out := []figure{
+		{"Success", percent(w.SuccessRate()), percent(t.SuccessRate()) + " since the start"},
+		{"Calls", number(w.PerMinute(w.Calls)) + "/min", count(t.TotalCalls()) + " since the start"},
+		{"Average time", dash(span(w.Latency)), dash(span(t.AverageSuccess)) + " since the start"},
+		{"Longest", dash(span(t.Max)), "since the start"},
+		{"Failures in a row", strconv.Itoa(t.ConsecutiveFailures), count(t.Failures) + " since the start"},
+		{"Opened", strconv.FormatUint(t.Trips, 10) + "×", "since the start"},
+		{"Refused", count(w.Refused), count(t.RefusedInRow) + " since the last call"},
+		{"Rejected", count(w.Rejected), count(t.Rejected) + " since the start"},
+		{"Throttled", count(w.Throttled), count(t.Throttled) + " since the start"},
+		{"In flight", count(t.InFlight), ""},
+		{"Score", strconv.FormatFloat(t.Score, 'f', 2, 64), "of 1"},
+	}
+	when := func(name string, t time.Time, note string) {
+		if !t.IsZero() {
+			out = append(out, figure{name, clock(t), note})
+		}
+	}
+	when("Last success", s.LastSuccess, "")
+	when("Last failure", t.LastFailureAt, plain(t.LastFailure.String()))
+	when("Last rejection", t.LastRejectedAt, "")
+	if t.WouldRefuse > 0 {
+		out = append(out, figure{"Let in all the same", count(t.WouldRefuse), "observe only"})
+	}
+	return out
+}
+
+func guardFigures(g toolhealth.GuardCounts) []figure {
+	if g == (toolhealth.GuardCounts{}) {
+		return nil
+	}
+	return []figure{
+		{"Calls", count(g.Calls), ""}, {"Failed", count(g.Failed), ""}, {"Attempts", count(g.Attempts), ""},
+		{"Retries", count(g.Retries), ""}, {"Served by a substitute", count(g.Fallbacks), ""},
+		{"Budget exhausted", count(g.BudgetExhausted), ""}, {"Abandoned", strconv.FormatInt(g.Abandoned, 10), "still running"},
+		{"Running", strconv.Itoa(g.InFlight), ""}, {"Oldest", dash(span(g.Oldest)), ""},
+	}
+}
+
+// advice says what the figures mean and what to do.
+func advice(r *row) (out []string) {
+	t, w := r.health, r.window
+	out = append(out, meaning(r))
+	if t.RefusedInRow > 20 {
+		out = append(out, fmt.Sprintf("The model keeps asking for it, %d times since it was last let through. Leave it out of the prompt: Gate.Offer.", t.RefusedInRow))
+	}
+	switch {
+	case t.RejectedInRow >= 10 && t.NeutralByKind[toolhealth.KindContract] > t.RejectedByKind[toolhealth.KindUnauthorized]:
+		out = append(out, "Its answers are not in the agreed format: look for a new version of the tool.")
+	case t.RejectedInRow >= 10:
+		out = append(out, fmt.Sprintf("It rejected the last %d calls: renew its credentials, or look for a new version of the tool.", t.RejectedInRow))
+	case w.Rejected > 10 && w.Rejected > w.Calls/2:
+		out = append(out, "It rejects many requests. The tool works; look at what the model sends.")
+	}
+	if t.RefusedByReason[toolhealth.StopBusy] > 0 && t.Reason == toolhealth.StopBusy {
+		out = append(out, "More calls come at once than max_in_flight allows: raise it, or call less.")
+	}
+	if g := &t.Guard; g.Abandoned > 0 {
+		out = append(out, fmt.Sprintf("%d abandoned attempts are still running: the function ignores its ctx. Isolate the tool, then fix the function.", g.Abandoned))
+	} else if g.InFlight > 0 && g.Oldest > 5*time.Minute {
+		out = append(out, "A call has been running for "+span(g.Oldest)+": set a timeout.")
+	}
+	return out
+}
+
+// meaning says what the condition of the tool means.
+func meaning(r *row) string {
+	t, w := r.health, r.window
+	switch {
+	case t.Reason == toolhealth.StopIsolated:
+		return "An operator took it out of service at " + clock(t.Since) + ". Every call is refused, and no probe goes out, until somebody ends it."
+	case t.Reason == toolhealth.StopRateLimited:
+		return "It asked us to wait, so calls are refused until then. Wait, or re-route. Reset only if you know that the quota is new."
+	case t.Reason == toolhealth.StopBusy:
+		return "As many calls are out as it may have at once."
+	case t.State == toolhealth.StateHalfOpen && !t.Available:
+		return "One call finds out whether it is well again; all others are refused meanwhile. If it never reports, its lease ends it."
+	case t.State != toolhealth.StateClosed && t.ProbeDue:
+		return "Its cooldown is over, and nobody has called it since. If calls are expected, check that the host still offers it to the model."
+	case t.State != toolhealth.StateClosed && t.Available:
+		return "Its breaker is open, but observe_only lets every call in."
+	case t.State == toolhealth.StateOpen:
+		return fmt.Sprintf("It is down since %s, and the breaker does its work: %d failures in a row, the last one %s. Re-route its calls, and tell whoever runs the tool.",
+			clock(t.DownSince), t.ConsecutiveFailures, plain(t.LastFailure.String()))
+	case t.Status == toolhealth.Unhealthy:
+		return "Most of its calls fail, but not enough in a row to open the breaker. Set failure_rate if it shall open."
+	case t.Status == toolhealth.Degraded && t.Score < 0.8:
+		return "It fails now and then, and calls still go to it. If that lasts, set failure_rate."
+	case t.Status == toolhealth.Degraded:
+		return "Calls go to it, but they come to nothing."
+	case w.Calls+w.Refused == 0:
+		return "Nobody has called it in the last minutes."
+	}
+	return "It is well: calls go through."
+}

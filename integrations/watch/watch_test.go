@@ -1,0 +1,343 @@
+package watch_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhealth/toolhealth"
+	"github.com/toolhealth/toolhealth/integrations/watch"
+	"github.com/toolhealth/toolhealth/internal/race"
+)
+
+var (
+	timeout   = toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindTimeout}
+	throttled = toolhealth.Verdict{Outcome: toolhealth.OutcomeThrottled, Kind: toolhealth.KindRateLimited, RetryAfter: time.Second}
+	rejected  = toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected, Kind: toolhealth.KindNotFound}
+)
+
+// bubble runs a test in virtual time, with a registry and a Watcher.
+func bubble(t *testing.T, test func(t *testing.T, r *toolhealth.Registry, w *watch.Watcher)) {
+	synctest.Test(t, func(t *testing.T) {
+		r := toolhealth.NewRegistry()
+		w := watch.New(r, watch.Options{})
+		defer w.Close()
+		test(t, r, w)
+	})
+}
+
+// window returns the last minutes of one tool.
+func window(t *testing.T, w *watch.Watcher, tool string, span time.Duration) watch.Window {
+	v := w.View(span)
+	i := slices.IndexFunc(v.Summary.Tools, func(h toolhealth.ToolHealth) bool { return h.Tool == tool })
+	require.GreaterOrEqual(t, i, 0)
+	return v.Windows[i]
+}
+
+func TestWatcher_TellsLastMinutes(t *testing.T) {
+	bubble(t, func(t *testing.T, r *toolhealth.Registry, w *watch.Watcher) {
+		for range 60 { // the first minute is a good one
+			r.Record("search", toolhealth.Verdict{}, 100*time.Millisecond)
+			time.Sleep(time.Second)
+			w.View(time.Minute)
+		}
+		for range 12 { // in the second one call in two fails, every 5s
+			r.Record("search", toolhealth.Verdict{}, 300*time.Millisecond)
+			r.Record("search", timeout, 10*time.Second)
+			r.Record("search", rejected, 0)
+			time.Sleep(5 * time.Second)
+			w.View(time.Minute)
+		}
+		last := window(t, w, "search", time.Minute)
+		assert.Equal(t, watch.Window{
+			Span: time.Minute, Calls: 24, Failures: 12, Rejected: 12, Latency: 300 * time.Millisecond,
+		}, last)
+		assert.InDelta(t, 0.5, last.SuccessRate(), 1e-9)
+		assert.InDelta(t, 24, last.PerMinute(last.Calls), 1e-9)
+		both := window(t, w, "search", 5*time.Minute)
+		assert.Equal(t, 2*time.Minute, both.Span, "more is not known")
+		assert.EqualValues(t, 84, both.Calls)
+		assert.Equal(t, (60*100+12*300)/72*time.Millisecond, both.Latency.Truncate(time.Millisecond))
+	})
+}
+
+func TestWatcher_KnowsNothingFromBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := toolhealth.NewRegistry()
+		for range 50 {
+			r.RecordSuccess("old", time.Second)
+		}
+		w := watch.New(r, watch.Options{})
+		defer w.Close()
+		none := window(t, w, "old", time.Minute)
+		assert.Equal(t, watch.Window{}, none)
+		assert.InDelta(t, 1, none.SuccessRate(), 0)
+		assert.Zero(t, none.PerMinute(5))
+		r.RecordSuccess("old", time.Second)
+		r.RecordSuccess("new", time.Second)
+		time.Sleep(5 * time.Second)
+		assert.EqualValues(t, 1, window(t, w, "old", time.Minute).Calls)
+		assert.EqualValues(t, 1, window(t, w, "new", time.Minute).Calls, "it came after the first sample")
+		assert.Zero(t, w.Series("nobody").Slots)
+	})
+}
+
+func TestWatcher_SamplesOnlyWhenSomebodyLooks(t *testing.T) {
+	bubble(t, func(t *testing.T, r *toolhealth.Registry, w *watch.Watcher) {
+		time.Sleep(3 * time.Hour)
+		r.RecordSuccess("search", time.Second)
+		assert.Zero(t, window(t, w, "search", 5*time.Minute).Span, "what three hours had is not what the last minutes had")
+		time.Sleep(5 * time.Second)
+		r.RecordSuccess("search", time.Second)
+		assert.Equal(t, 5*time.Second, window(t, w, "search", 5*time.Minute).Span)
+		before := w.Version()
+		time.Sleep(4 * time.Second)
+		assert.Equal(t, before, w.Version())
+		time.Sleep(time.Second)
+		assert.Equal(t, before+1, w.Version())
+	})
+}
+
+func TestWatcher_RunSamplesUntilContextIsDone(t *testing.T) {
+	bubble(t, func(t *testing.T, r *toolhealth.Registry, w *watch.Watcher) {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { w.Run(ctx); close(done) }()
+		for range 720 { // an hour
+			r.RecordSuccess("search", 100*time.Millisecond)
+			time.Sleep(5 * time.Second)
+		}
+		cancel()
+		<-done
+		s := w.Series("search")
+		require.Len(t, s.Slots, 120, "ten minutes of 5s")
+		for _, slot := range s.Slots {
+			assert.Equal(t, 5*time.Second, slot.End.Sub(slot.Begin))
+			assert.LessOrEqual(t, slot.Calls, uint64(2))
+		}
+		assert.InDelta(t, 60, window(t, w, "search", 5*time.Minute).Calls, 1)
+		assert.WithinDuration(t, time.Now(), s.LastSuccess, 10*time.Second)
+	})
+}
+
+func TestWatcher_ForgetsWhatIsIdleOrGone(t *testing.T) {
+	bubble(t, func(t *testing.T, r *toolhealth.Registry, w *watch.Watcher) {
+		r.Record("idle", rejected, 0)
+		for range 3 {
+			r.Record("gone", timeout, 0)
+		}
+		time.Sleep(5 * time.Second)
+		w.Sample()
+		assert.NotEmpty(t, w.Series("idle").Slots)
+		assert.Len(t, w.Series("gone").Events, 1)
+		r.Remove("gone")
+		for range 121 {
+			time.Sleep(5 * time.Second)
+			w.Sample()
+		}
+		assert.Empty(t, w.Series("idle").Slots)
+		assert.Empty(t, w.Series("gone").Slots)
+		assert.Empty(t, w.Series("gone").Events)
+		assert.Len(t, w.View(time.Minute).Events, 1, "the history of all tools still has it")
+	})
+}
+
+// A name that is removed and comes back is another tool, whose counters begin at zero.
+func TestWatcher_NameThatComesBackHasNoNegativeRates(t *testing.T) {
+	bubble(t, func(t *testing.T, r *toolhealth.Registry, w *watch.Watcher) {
+		for range 9 {
+			r.RecordSuccess("search", time.Second)
+		}
+		time.Sleep(5 * time.Second)
+		w.Sample()
+		r.Remove("search")
+		r.RecordSuccess("search", 3*time.Second)
+		time.Sleep(5 * time.Second)
+		got := window(t, w, "search", 5*time.Second)
+		assert.EqualValues(t, 1, got.Calls)
+		assert.Equal(t, 3*time.Second, got.Latency)
+	})
+}
+
+func TestWatcher_NightOfFailedProbesIsTwoEvents(t *testing.T) {
+	bubble(t, func(t *testing.T, r *toolhealth.Registry, w *watch.Watcher) {
+		opened := time.Now()
+		for range 3 {
+			r.Record("search", timeout, 0)
+		}
+		for range 960 { // eight hours
+			time.Sleep(30 * time.Second)
+			require.True(t, r.AllowRequest("search"))
+			require.Equal(t, toolhealth.StateHalfOpen, w.Series("search").Events[0].To)
+			r.Record("search", timeout, 0)
+		}
+		w.Sample()
+		events := w.Series("search").Events
+		require.Len(t, events, 2)
+		assert.Equal(t, toolhealth.CauseProbeFailed, events[0].Cause)
+		assert.Equal(t, 960, events[0].Count)
+		assert.Equal(t, opened.Add(30*time.Second), events[0].First)
+		assert.Equal(t, time.Now(), events[0].When)
+		assert.Equal(t, toolhealth.CauseFailureThreshold, events[1].Cause)
+		assert.Equal(t, opened, events[1].When)
+		assert.Equal(t, events, w.View(time.Minute).Events)
+
+		time.Sleep(30 * time.Second)
+		require.True(t, r.AllowRequest("search"))
+		r.RecordSuccess("search", 0)
+		assert.Equal(t, toolhealth.CauseProbeSucceeded, w.Series("search").Events[0].Cause)
+		time.Sleep(61 * time.Minute)
+		w.Sample()
+		assert.Empty(t, w.Series("search").Events, "an outage that ended an hour ago is forgotten")
+	})
+}
+
+func TestWatcher_EventsOfOperatorsStay(t *testing.T) {
+	bubble(t, func(t *testing.T, r *toolhealth.Registry, w *watch.Watcher) {
+		for range 2 {
+			r.Isolate("search", "alice")
+			r.Reset("search", "bob")
+		}
+		var by []string
+		for _, e := range w.Series("search").Events {
+			by = append(by, e.By)
+		}
+		assert.Equal(t, []string{"bob", "alice", "bob", "alice"}, by)
+	})
+}
+
+func TestWatcher_FlappingToolsAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, r *toolhealth.Registry, w *watch.Watcher) {
+		for i := range 400 {
+			r.Isolate("flapping", "")
+			r.Reset("flapping", "")
+			r.Isolate(fmt.Sprint("other ", i), "")
+			time.Sleep(time.Second)
+		}
+		s := w.Series("flapping")
+		assert.Len(t, s.Events, 240)
+		assert.Equal(t, s.Events[239].First, s.From, "of the time before nothing is known")
+		assert.Len(t, w.View(time.Minute).Events, 500)
+	})
+}
+
+// 5,000 tools that all flap.
+func TestWatcher_ManyFlappingToolsKeepLess(t *testing.T) {
+	bubble(t, func(t *testing.T, r *toolhealth.Registry, w *watch.Watcher) {
+		for i := range 1000 {
+			for range 60 {
+				r.Isolate(fmt.Sprint(i), "")
+				r.Reset(fmt.Sprint(i), "")
+			}
+		}
+		w.Sample()
+		kept := 0
+		for i := range 1000 {
+			kept += len(w.Series(fmt.Sprint(i)).Events)
+		}
+		assert.Less(t, kept, 50_000+1000*50)
+		assert.Len(t, w.Series("0").Events, 120)
+		assert.Len(t, w.Series("999").Events, 50)
+		time.Sleep(2 * time.Hour)
+		w.Sample()
+		assert.Empty(t, w.Series("0").Events)
+		r.Isolate("0", "")
+		assert.Len(t, w.Series("0").Events, 1)
+	})
+}
+
+func TestWatcher_ZeroRegistryIsEmpty(t *testing.T) {
+	for _, r := range []*toolhealth.Registry{nil, new(toolhealth.Registry)} {
+		w := watch.New(r, watch.Options{Interval: -1})
+		assert.Equal(t, 5*time.Second, w.Interval())
+		assert.Empty(t, w.View(time.Minute).Summary.Tools)
+		w.Close()
+		w.Close()
+	}
+}
+
+// 5,000 busy tools: a sample is taken in 30ms, and they take 4 KB each.
+func TestWatcher_IsCheapForFiveThousandTools(t *testing.T) {
+	tools := 5000
+	if race.Enabled {
+		tools = 500
+	}
+	r := toolhealth.NewRegistry()
+	names := make([]string, tools)
+	for i := range names {
+		names[i] = fmt.Sprint("server/tool-", i)
+	}
+	var before, after runtime.MemStats
+	w := watch.New(r, watch.Options{})
+	defer w.Close()
+	fastest := time.Hour
+	for i := range 130 {
+		for _, name := range names {
+			r.RecordSuccess(name, time.Millisecond)
+		}
+		if i == 0 {
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+		}
+		start := time.Now()
+		w.Sample()
+		fastest = min(fastest, time.Since(start))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / int64(tools)
+	t.Logf("a sample of %d tools: %v at best; %d bytes a tool", tools, fastest, each)
+	assert.Less(t, fastest, 30*time.Millisecond)
+	assert.Less(t, each, int64(4096))
+	runtime.KeepAlive(w)
+	runtime.KeepAlive(r)
+}
+
+// Calls that change states, samples and readers at once: totals are right afterwards.
+func TestWatcher_ManyReadersAndCallers(t *testing.T) {
+	r := toolhealth.NewRegistry()
+	w := watch.New(r, watch.Options{Interval: time.Millisecond})
+	defer w.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var readers, callers sync.WaitGroup
+	readers.Go(func() { w.Run(ctx) })
+	for range 2 {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				v := w.View(time.Minute)
+				w.Series("b")
+				if len(v.Windows) != len(v.Summary.Tools) {
+					t.Error("windows and tools differ")
+				}
+			}
+		})
+	}
+	for _, tool := range []string{"a", "b"} {
+		callers.Go(func() {
+			for range 300 {
+				r.Record(tool, timeout, 0)
+				r.Record(tool, throttled, 0)
+				r.Reset(tool, "")
+				r.Isolate(tool, "")
+			}
+		})
+	}
+	callers.Wait()
+	cancel()
+	readers.Wait()
+	w.Sample()
+	var failures uint64
+	for _, slot := range w.Series("b").Slots {
+		failures += slot.Failures
+	}
+	assert.LessOrEqual(t, failures, uint64(300))
+	assert.NotEmpty(t, w.View(time.Minute).Events)
+}

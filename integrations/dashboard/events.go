@@ -23,16 +23,18 @@ type line struct {
 // it does not hide what else happened.
 func history(events []watch.Event, now time.Time) (out []line) {
 	var chosen []watch.Event
-	told, last := make(map[string]int), make(map[string]int) // by tool
+	type owner struct{ tool, group string }
+	told, last := make(map[owner]int), make(map[owner]int)
 	for _, e := range events {
-		if told[e.Tool]++; told[e.Tool] <= maxOfTool && len(chosen) < maxEvents {
-			last[e.Tool] = len(chosen)
+		of := owner{e.Tool, e.Group}
+		if told[of]++; told[of] <= maxOfTool && len(chosen) < maxEvents {
+			last[of] = len(chosen)
 			chosen = append(chosen, e)
 		}
 	}
 	out = lines(chosen, now)
-	for tool, i := range last {
-		if more := told[tool] - maxOfTool; more > 0 {
+	for of, i := range last {
+		if more := told[of] - maxOfTool; more > 0 {
 			out[i].More += fmt.Sprintf(" and %d earlier", more)
 		}
 	}
@@ -49,6 +51,9 @@ func lines(events []watch.Event, now time.Time) []line {
 		l := line{
 			Class: "ok", When: e.When.UnixMilli(), Clock: clock(e.When), Ago: ago(now.Sub(e.When)),
 			Stamp: e.When.Format(time.RFC3339), Text: say(e.Transition),
+		}
+		if e.Group != "" {
+			l.Text = "all tools of " + e.Group + ": " + l.Text
 		}
 		switch {
 		case e.Cause == toolhealth.CauseIsolated:

@@ -44,7 +44,7 @@ func Log(r *toolhealth.Registry, log *slog.Logger, o Options) (stop func()) {
 	if o.Settled == 0 {
 		o.Settled = 10 * time.Minute
 	}
-	m := memory{settled: o.Settled, tools: make(map[string]*story)}
+	m := memory{settled: o.Settled, tools: make(map[owner]*story)}
 	return r.OnTransition(func(t toolhealth.Transition) {
 		suppressed, news := m.judge(t)
 		if !news {
@@ -86,7 +86,7 @@ const maxStories = 10_000
 type memory struct {
 	settled time.Duration
 	mu      sync.Mutex
-	tools   map[string]*story
+	tools   map[owner]*story
 }
 
 // story is what was said of one tool.
@@ -125,7 +125,7 @@ func (m *memory) judge(t toolhealth.Transition) (suppressed int, news bool) {
 		}
 	default: // an operator, or a new configuration: a new story
 		news = true
-		delete(m.tools, t.Tool)
+		delete(m.tools, owner{t.Tool, t.Group})
 	}
 	if !news {
 		s.suppressed++
@@ -137,10 +137,13 @@ func (m *memory) judge(t toolhealth.Transition) (suppressed int, news bool) {
 	return suppressed, true
 }
 
-// of returns the story of a tool. It is a new one if there is none, and is kept if there
+// owner is a tool or a group, whichever has the breaker.
+type owner struct{ tool, group string }
+
+// of returns the story of a tool or group. It is a new one if there is none, and is kept if there
 // is room. The caller holds mu.
 func (m *memory) of(t toolhealth.Transition) *story {
-	if s := m.tools[t.Tool]; s != nil {
+	if s := m.tools[owner{t.Tool, t.Group}]; s != nil {
 		return s
 	}
 	if len(m.tools) >= maxStories {
@@ -152,7 +155,7 @@ func (m *memory) of(t toolhealth.Transition) *story {
 	}
 	s := new(story)
 	if len(m.tools) < maxStories {
-		m.tools[t.Tool] = s
+		m.tools[owner{t.Tool, t.Group}] = s
 	}
 	return s
 }

@@ -25,12 +25,15 @@ type Event struct {
 type diary struct {
 	mu    sync.Mutex
 	all   []*Event // the newest last; at most perWatcher
-	tools map[string]*chapter
+	tools map[owner]*chapter
 	kept  int // events in tools
 	heard uint64
 }
 
-// chapter is the events of one tool.
+// owner is a tool or a group, whichever has the breaker.
+type owner struct{ tool, group string }
+
+// chapter is the events of one tool, or of one group.
 type chapter struct {
 	events []*Event  // the newest last
 	from   time.Time // when they begin, if some were dropped for want of room
@@ -42,13 +45,14 @@ func (d *diary) hear(t toolhealth.Transition) {
 	defer d.mu.Unlock()
 	d.heard++
 	e := &Event{Transition: t, First: t.When, Count: 1}
-	if c := d.tools[t.Tool]; c != nil {
+	of := owner{t.Tool, t.Group}
+	if c := d.tools[of]; c != nil {
 		d.fold(c, e)
 		d.add(c, e)
 	} else if len(d.tools) < maxTools {
 		c = new(chapter)
 		d.add(c, e)
-		d.tools[t.Tool] = c
+		d.tools[of] = c
 	}
 	if len(d.all) >= perWatcher {
 		d.all = slices.Delete(d.all, 0, len(d.all)-perWatcher+1)
@@ -116,16 +120,16 @@ func (d *diary) cut(c *chapter, n int) {
 func (d *diary) forget(now time.Time, known map[string]*series) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for tool, c := range d.tools {
+	for of, c := range d.tools {
 		for i := len(c.events) - 1; i >= 0; i-- {
 			if e := c.events[i]; e.To == toolhealth.StateClosed && now.Sub(e.When) > hour {
 				d.cut(c, i+1)
 				break
 			}
 		}
-		if known[tool] == nil || len(c.events) == 0 {
+		if of.group == "" && known[of.tool] == nil || len(c.events) == 0 {
 			d.cut(c, len(c.events))
-			delete(d.tools, tool)
+			delete(d.tools, of)
 		}
 	}
 }
@@ -152,7 +156,7 @@ func (d *diary) number() uint64 {
 func (d *diary) of(tool string) ([]Event, time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := d.tools[tool]
+	c := d.tools[owner{tool: tool}]
 	if c == nil {
 		return nil, time.Time{}
 	}

@@ -58,7 +58,7 @@ func New(r *toolhealth.Registry, o Options) *Watcher {
 	w := &Watcher{
 		registry: r, interval: o.Interval, slots: slots, began: time.Now(),
 		begins: make([]time.Time, slots), ends: make([]time.Time, slots), tools: make(map[string]*series),
-		diary: diary{tools: make(map[string]*chapter)},
+		diary: diary{tools: make(map[owner]*chapter)},
 	}
 	w.stop = r.OnTransition(w.diary.hear)
 	w.mu.Lock()

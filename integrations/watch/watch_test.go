@@ -341,3 +341,22 @@ func TestWatcher_ManyReadersAndCallers(t *testing.T) {
 	assert.LessOrEqual(t, failures, uint64(300))
 	assert.NotEmpty(t, w.View(time.Minute).Events)
 }
+
+func TestWatcher_KeepsEventsOfGroupsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := toolhealth.NewRegistryWithConfig(toolhealth.Config{Group: func(tool string) string { return tool[:1] }})
+		require.NoError(t, err)
+		w := watch.New(r, watch.Options{})
+		defer w.Close()
+		for _, tool := range []string{"a1", "b1"} {
+			r.IsolateGroup(tool[:1], "ada")
+			r.Isolate(tool, "ada")
+		}
+		var told []string
+		for _, e := range w.View(time.Minute).Events {
+			told = append(told, e.Tool+e.Group)
+			assert.Equal(t, 1, e.Count)
+		}
+		assert.ElementsMatch(t, []string{"a", "a1", "b", "b1"}, told)
+	})
+}

@@ -114,7 +114,7 @@ func TestCases_EachHasScenarioTestOrReason(t *testing.T) {
 	for _, file := range files {
 		facts.scenarios[strings.TrimSuffix(filepath.Base(file), ".scenario")] = true
 	}
-	assert.Len(t, facts.index, 115)
+	assert.Len(t, facts.index, 120)
 	assert.Empty(t, facts.wrongLines(string(list)))
 }
 

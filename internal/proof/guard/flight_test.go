@@ -511,6 +511,21 @@ func TestFlight_ThatNobodyEndsIsNeutral(t *testing.T) {
 	}
 }
 
+func TestFlight_ThatNobodyEndsNeedsNoRegistry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events []toolhealth.Event
+		g := guardOn(t, nil, func(c *toolhealth.GuardConfig) {
+			c.Observe = func(_ context.Context, e toolhealth.Event) { events = append(events, e) }
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		open(t, ctx, g)
+		cancel()
+		synctest.Wait()
+		require.Len(t, events, 2)
+		assert.Equal(t, toolhealth.StopCanceled, events[1].Reason)
+	})
+}
+
 // A caller who cancels is told from the others at once.
 func TestFlight_CanceledCallerFreesProbeAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

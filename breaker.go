@@ -102,14 +102,6 @@ type StatedWait struct {
 	When time.Time     // when the call was reported
 }
 
-// tellStated tells the hooks of the wait that the answer has put in force, if there is
-// one.
-func tellStated(a *machine.Answer, tool string, kind Kind, when time.Time, list *hooks.List[StatedWait]) {
-	if a.Stated > 0 {
-		list.Call(StatedWait{Tool: tool, Wait: time.Duration(a.Stated), Kind: kind, When: when})
-	}
-}
-
 // carrier holds the snapshot of one breaker: every change is one [machine.Step]
 // and one compare-and-swap.
 type carrier struct {

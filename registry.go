@@ -574,9 +574,20 @@ func (r *Registry) settle(n *node, ev *machine.Event, v Verdict, took, now int64
 	ev.Took, ev.RetryAfter = took, int64(v.RetryAfter)
 	n.Value.seen.Store(now)
 	a, ok := r.change(n, ev, now)
-	defer tellStated(&a, n.Name(), kindOfError(v.Kind), r.base.Add(time.Duration(now)), &r.waits) // also if a hook ends the goroutine
-	n.Value.deliver(&a, owner{tool: n.Name()}, "", r.base, &r.hooks)
+	if a.Stated > 0 || len(a.Changes) > 0 {
+		r.notifySettled(n, a, kindOfError(v.Kind), now)
+	}
 	return ok
+}
+
+// notifySettled tells the hooks what the end of a call has changed. It is apart from
+// settle, because nearly no call changes anything that they hear of.
+func (r *Registry) notifySettled(n *node, a machine.Answer, kind Kind, now int64) {
+	if a.Stated > 0 { // also if a hook ends the goroutine
+		when := r.base.Add(time.Duration(now))
+		defer r.waits.Call(StatedWait{Tool: n.Name(), Wait: time.Duration(a.Stated), Kind: kind, When: when})
+	}
+	n.Value.deliver(&a, owner{tool: n.Name()}, "", r.base, &r.hooks)
 }
 
 // settleGroup tells the group of n how a call ended, which has a ticket of it unless it

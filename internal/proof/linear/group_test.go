@@ -74,7 +74,7 @@ func (c *recorder) lookAtGroup(client int) {
 		}
 		return output{seen: seen{
 			h.State.String(), h.Reason.Detail(), h.LastFailure.String(), h.RetryAfter, h.Since.Sub(c.start), down,
-			h.ConsecutiveFailures, int(h.Epoch), int(h.Trips),
+			h.ConsecutiveFailures, int(h.Epoch), int(h.Trips), false, false, // no hints
 		}}
 	})
 }

@@ -84,7 +84,7 @@ func begun[Out any](ctx context.Context, g *Guard, tool string, fn func(ctx cont
 // ctx, so that a reader who is told of that can say so. One that is garbage settles when
 // it is collected; its ctx, which a reader may still use, ends as these say.
 //
-// All methods may be called from any goroutine, and do nothing on a nil Flight.
+// All methods may be called from any goroutine, and do nothing on a nil or zero Flight.
 type Flight struct {
 	open *openCall // does not lead back to the Flight
 }
@@ -95,7 +95,7 @@ const lateness = 100 * time.Millisecond
 
 // KeepAlive is [KeepAlive] for the ctx of the attempt: a piece of the stream has come.
 func (f *Flight) KeepAlive() {
-	if f != nil {
+	if f != nil && f.open != nil {
 		f.open.call.frame.Attempt.KeepAlive()
 	}
 }
@@ -106,7 +106,7 @@ func (f *Flight) KeepAlive() {
 // error, so do not hand in io.EOF. The first Done counts, and one after the Flight has
 // settled by itself does nothing.
 func (f *Flight) Done(err error) {
-	if f != nil {
+	if f != nil && f.open != nil {
 		if f.open.claim() {
 			f.open.unwatch()
 			f.open.end(err)
@@ -118,7 +118,7 @@ func (f *Flight) Done(err error) {
 // Tool returns the name of the tool that serves: a substitute's if it stands in. It is
 // "" on a nil Flight.
 func (f *Flight) Tool() string {
-	if f == nil {
+	if f == nil || f.open == nil {
 		return ""
 	}
 	return f.open.call.tool

@@ -448,8 +448,11 @@ func (r *Registry) groupHealth(now int64) []GroupHealth {
 			continue
 		}
 		s := shared.AsOf(now)
-		reason, wait := g.refusal(now)
-		verdict, _, _ := shared.Refusal(now)
+		verdict, wait, _ := shared.Refusal(now)
+		reason := StopReason(verdict)
+		if shared.Params.ObserveOnly {
+			reason, wait = StopNone, 0
+		}
 		h := GroupHealth{
 			Group: g.name, State: State(s.State), Available: reason == StopNone,
 			ProbeDue: reason == StopNone && verdict == machine.Admitted && s.State == machine.Open,

@@ -1,6 +1,7 @@
 package toolhealth
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -44,17 +45,15 @@ func (r *Registry) Register(tool string, o ToolOptions) error {
 		}
 		own = newParams(*o.Breaker)
 	}
-	if o.Group == "" {
-		o.Group = r.conf.Load().groupOf(tool)
-	}
-	n, a, err := r.register(tool, own, o, r.now())
+	usual := r.conf.Load().groupOf(tool)
+	n, a, err := r.register(tool, own, o, usual, r.now())
 	if n != nil {
 		n.Value.deliver(&a, owner{tool: n.Name()}, "", r.base, &r.hooks)
 	}
 	return err
 }
 
-func (r *Registry) register(tool string, own *machine.Params, o ToolOptions, now int64) (n *node, a machine.Answer, err error) {
+func (r *Registry) register(tool string, own *machine.Params, o ToolOptions, usual string, now int64) (n *node, a machine.Answer, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := r.conf.Load()
@@ -62,7 +61,7 @@ func (r *Registry) register(tool string, own *machine.Params, o ToolOptions, now
 	if n == nil && !r.makeRoom(k.bound, now) {
 		return nil, a, fmt.Errorf("%w: max_tools is %d, registering %.80q", ErrRegistryFull, k.config.MaxTools, tool)
 	}
-	if n != nil && o.Group != n.Value.group.named() {
+	if n != nil && o.Group != "" && o.Group != n.Value.group.named() {
 		return nil, a, fmt.Errorf("toolhealth: Register: group of %.80q is %.80q, must be %.80q, which it has had since its first call",
 			tool, o.Group, n.Value.group.named())
 	}
@@ -70,7 +69,7 @@ func (r *Registry) register(tool string, own *machine.Params, o ToolOptions, now
 		r.own[strings.Clone(tool)] = own
 	}
 	if n == nil {
-		n = r.put(tool, r.join(o.Group, k, now), k)
+		n = r.put(tool, r.join(cmp.Or(o.Group, usual), k, now), k)
 	} else {
 		r.unqueue(n)
 		a = n.Value.configure(r.paramsOf(tool, k), now, &n.Value.stats)

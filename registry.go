@@ -370,8 +370,8 @@ func (r *Registry) notifyAdmission(n *node, a *answer, permit bool) {
 	e := &n.Value
 	r.notifyGroup(e.group, a)
 	e.deliver(&a.Answer, owner{tool: n.Name()}, "", r.base, &r.hooks)
-	told = true
 	r.begin(n, a)
+	told = true
 }
 
 // notifyGroup delivers what an answer has changed in the group.
@@ -555,10 +555,8 @@ func (r *Registry) record(tool string, v Verdict, took int64) {
 			return
 		}
 		n.Value.stats.outcome(v, took, now)
-		if !told {
-			r.settleGroup(n, nil, v, took, now)
-		}
-		if r.settle(n, &machine.Event{Op: machine.OpSettle, ByName: true}, v, took, now) {
+		ev := &machine.Event{Op: machine.OpSettle, ByName: true}
+		if told && r.settle(n, ev, v, took, now) || !told && r.settleBoth(n, ev, nil, v, took, now) {
 			return
 		}
 	}
@@ -588,6 +586,16 @@ func (r *Registry) notifySettled(n *node, a machine.Answer, kind Kind, now int64
 		defer r.waits.Call(StatedWait{Tool: n.Name(), Wait: time.Duration(a.Stated), Kind: kind, When: when})
 	}
 	n.Value.deliver(&a, owner{tool: n.Name()}, "", r.base, &r.hooks)
+}
+
+// settleBoth is settle after settleGroup, also if a hook of the group ends the goroutine.
+func (r *Registry) settleBoth(n *node, ev *machine.Event, ticket *stamp.Ticket, v Verdict, took, now int64) (ok bool) {
+	if n.Value.group == nil {
+		return r.settle(n, ev, v, took, now)
+	}
+	defer func() { ok = r.settle(n, ev, v, took, now) }()
+	r.settleGroup(n, ticket, v, took, now)
+	return ok
 }
 
 // settleGroup tells the group of n how a call ended, which has a ticket of it unless it
@@ -914,10 +922,10 @@ func (a *admission) succeed(r *Registry, now int64) {
 	e, took := &a.node.Value, max(now-a.start, 0)
 	e.stats.success(took)
 	e.stats.settled.Add(1)
-	if a.group.Probe || !e.group.unmoved() {
-		r.settleGroup(a.node, &a.group, Verdict{}, took, now)
-	}
-	if s := e.snap.Load(); a.tool.Probe || !s.UnmovedBy(took) {
+	switch s := e.snap.Load(); {
+	case a.group.Probe || !e.group.unmoved():
+		r.settleBoth(a.node, a.settlement(), &a.group, Verdict{}, took, now)
+	case a.tool.Probe || !s.UnmovedBy(took):
 		r.settle(a.node, a.settlement(), Verdict{}, took, now)
 	}
 }
@@ -931,8 +939,7 @@ func (a *admission) report(r *Registry, v Verdict, now int64) {
 	e, took := &a.node.Value, max(now-a.start, 0)
 	e.stats.outcome(v, took, now)
 	defer e.stats.settled.Add(1) // also if a hook ends the goroutine
-	defer r.settle(a.node, a.settlement(), v, took, now)
-	r.settleGroup(a.node, &a.group, v, took, now)
+	r.settleBoth(a.node, a.settlement(), &a.group, v, took, now)
 }
 
 // release gives the admission back unused and counts no outcome.

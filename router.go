@@ -494,10 +494,8 @@ func (r *Registry) openFor(tool string, o Outcome) (StopReason, time.Duration) {
 	s, now := n.Value.snap.Load(), r.now()
 	reason, wait, _ := s.Refusal(now)
 	group, longer := n.Value.group.refusal(now)
-	switch own := reason != machine.Admitted && !s.Params.ObserveOnly; {
-	case own && reason == machine.RateLimited && (o == OutcomeThrottled || s.State == machine.Closed):
-		own = false
-		fallthrough
+	justStated := reason == machine.RateLimited && (o == OutcomeThrottled || s.State == machine.Closed)
+	switch own := reason != machine.Admitted && !s.Params.ObserveOnly && !justStated; {
 	case !own && group == StopNone:
 		return StopNone, 0
 	case own && reason == machine.Isolated, !own && group == StopIsolated:

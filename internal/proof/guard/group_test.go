@@ -52,3 +52,23 @@ func TestGuard_CallStopsWhenItsGroupOpens(t *testing.T) {
 		assert.Zero(t, healthOf(t, g.Registry(), "dead/search").InFlight)
 	})
 }
+
+// A call whose group an operator takes out while it runs does not wait for what the tool
+// has stated.
+func TestGuard_NoWaitBesideGroupThatRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := toolhealth.New(toolhealth.Settings{GroupSeparator: "/"})
+		require.NoError(t, err)
+		search := toolhealth.Wrap(g, "mcp/search", func(context.Context, int) (string, error) {
+			g.Registry().IsolateGroup("mcp", "ada")
+			return "", toolhealth.WithVerdict(errors.New("wait"), toolhealth.Verdict{
+				Outcome: toolhealth.OutcomeThrottled, Retryable: true, RetryAfter: 20 * time.Second,
+			})
+		})
+		began := time.Now()
+		_, err = search.Call(t.Context(), 0)
+		failed, ok := errors.AsType[*toolhealth.ToolError](err)
+		require.True(t, ok)
+		assert.Equal(t, []any{toolhealth.StopIsolated, time.Duration(0)}, []any{failed.Reason, time.Since(began)})
+	})
+}

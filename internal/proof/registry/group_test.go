@@ -324,6 +324,7 @@ func TestRegistry_GroupOfToolIsFixedByItsFirstCall(t *testing.T) {
 	require.NoError(t, r.Register("plain", toolhealth.ToolOptions{Group: "mcp"}))
 	require.NoError(t, r.Register("mcp/a", toolhealth.ToolOptions{Group: "other"}))
 	require.NoError(t, r.Register("mcp/a", toolhealth.ToolOptions{Group: "other"}))
+	require.NoError(t, r.Register("mcp/a", toolhealth.ToolOptions{}), "what is not given stays")
 	r.AllowRequest("mcp/b")
 	err := r.Register("mcp/b", toolhealth.ToolOptions{Group: "other"})
 	assert.EqualError(t, err, `toolhealth: Register: group of "mcp/b" is "other", must be "mcp", which it has had since its first call`)
@@ -453,6 +454,35 @@ func TestRegistry_TwoBreakersUnderOneAdmissionNeverWedge(t *testing.T) {
 				require.True(t, ask(t, g, tool, toolhealth.Verdict{}), "what is read is what the gate says")
 			}
 			assert.Equal(t, toolhealth.StateClosed, theGroup(t, r).State)
+		})
+	}
+}
+
+// A hook that ends the goroutine when the group closes must not keep the verdict from the
+// tool, whose probe the same call was.
+func TestRegistry_HookThatEndsGoroutineKeepsNoVerdictFromTool(t *testing.T) {
+	for _, byName := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			g := grouped(t, func(c *toolhealth.Config) { c.Breaker.FailureThreshold, c.Breaker.ProbeTimeout = 1, toolhealth.Off })
+			kill(t, g, "mcp")
+			time.Sleep(30 * time.Second)
+			g.Registry.OnTransition(func(tr toolhealth.Transition) {
+				if tr.Group != "" && tr.To == toolhealth.StateClosed {
+					runtime.Goexit()
+				}
+			})
+			endsGoroutine(func() {
+				if byName {
+					g.Registry.AllowRequest("mcp/0")
+					g.Registry.RecordSuccess("mcp/0", 0)
+					return
+				}
+				p, _ := g.Allow(context.Background(), "mcp/0")
+				p.Done(context.Background(), nil)
+			})
+			assert.Equal(t, toolhealth.StateClosed, theGroup(t, g.Registry).State)
+			h := healthOf(t, g.Registry, "mcp/0")
+			assert.Equal(t, []any{toolhealth.StateClosed, uint64(0)}, []any{h.State, h.InFlight})
 		})
 	}
 }

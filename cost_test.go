@@ -1,8 +1,11 @@
 package toolhealth
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"reflect"
 	"runtime"
@@ -215,6 +218,43 @@ func TestCost_BytesOfEachTool(t *testing.T) {
 		assert.Equal(t, tools, r.Len())
 		runtime.KeepAlive(names)
 	}
+}
+
+func TestRegistry_CheckpointOfTenThousandOpenTools(t *testing.T) {
+	const tools = 10_000
+	r := NewRegistry()
+	for i := range tools {
+		failTimes(r, fmt.Sprint("some_tool_with_a_name_", i), 3)
+	}
+	checkpoint := func() []byte {
+		var b bytes.Buffer
+		require.NoError(t, r.Checkpoint(&b))
+		return b.Bytes()
+	}
+	text := checkpoint()
+	assert.LessOrEqual(t, len(text), 2_000_000)
+	c, err := readCheckpoint(bytes.NewReader(text))
+	require.NoError(t, err)
+	took := func(do func()) time.Duration {
+		began := time.Now()
+		do()
+		return time.Since(began)
+	}
+	enough := false
+	for range 10 { // the machine may be busy, so the measure is what JSON alone takes
+		encoded := took(func() { require.NoError(t, json.NewEncoder(io.Discard).Encode(c)) })
+		wrote := took(func() { checkpoint() })
+		read := took(func() {
+			res, err := NewRegistry().Restore(bytes.NewReader(text))
+			require.NoError(t, err)
+			assert.Equal(t, tools, res.Tools)
+		})
+		t.Logf("%d bytes, written in %v, read in %v; JSON alone takes %v", len(text), wrote, read, encoded)
+		if enough = max(wrote, read) <= max(10*encoded, 50*time.Millisecond); enough {
+			break
+		}
+	}
+	assert.True(t, enough || race.Enabled)
 }
 
 // No method of a registry or gate starts a goroutine.

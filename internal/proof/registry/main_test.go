@@ -19,6 +19,7 @@ var (
 	guardOn       = setup.Guard
 	failTimes     = setup.Fail
 	healthOf      = setup.Health
+	recordEvents  = setup.RecordEvents
 	endsGoroutine = tooltest.EndsGoroutine
 )
 

@@ -3,6 +3,9 @@
 package setup
 
 import (
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,4 +72,28 @@ func Health(t testing.TB, r *toolhealth.Registry, tool string) toolhealth.ToolHe
 		t.Fatalf("no entry for %q", tool)
 	}
 	return h
+}
+
+// EventLog records "from>to cause epoch" of each tool.
+type EventLog struct {
+	mu  sync.Mutex
+	all map[string][]string
+}
+
+// RecordEvents returns a log of all transitions from now on.
+func RecordEvents(r *toolhealth.Registry) *EventLog {
+	l := &EventLog{all: map[string][]string{}}
+	r.OnTransition(func(e toolhealth.Transition) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.all[e.Tool] = append(l.all[e.Tool], fmt.Sprintf("%s>%s %s %d", e.From, e.To, e.Cause, e.Epoch))
+	})
+	return l
+}
+
+// Of returns what was recorded of a tool, the oldest first.
+func (l *EventLog) Of(tool string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all[tool])
 }

@@ -70,6 +70,8 @@ type Registry struct {
 	vacant queue.Queue[group] // under mu
 }
 
+// node is not used inside of entry: go/types panics on that circle through the alias if it
+// sees the files in another order than the compiler.
 type node = nametable.Node[entry]
 
 // entry is what a registry keeps of one tool. What every call writes lies in the
@@ -90,7 +92,7 @@ type entry struct {
 	stats toolStats
 	// place is the entry's place in Registry.queue, in which it is unless it is
 	// registered. Under Registry.mu.
-	place queue.Links[node]
+	place queue.Links[nametable.Node[entry]]
 	// group is what the tool belongs to; nil without one. Set before the entry can be
 	// seen, and never changed.
 	group *group

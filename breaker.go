@@ -136,7 +136,7 @@ func (c *carrier) apply(ev *machine.Event, now int64, stats *toolStats, a *machi
 	}
 }
 
-// owner says whose breaker changes: a tool's, a group's, or nobody's.
+// owner says whose breaker changes: a tool's, a group's, or that of a Breaker by itself.
 type owner struct{ tool, group string }
 
 // configure puts the breaker under other params. The caller holds Registry.mu, so that
@@ -346,8 +346,8 @@ func (b *Breaker) OnTransition(fn func(Transition)) (stop func()) {
 // than 0.
 func since(base time.Time) int64 { return max(int64(time.Since(base)), 0) }
 
-// LogValue returns tool or group, from, to, cause, epoch and by; and, if the breaker does not
-// close, streak, kind and, if it opens, wait.
+// LogValue returns tool or group, from, to, cause, epoch and by; and, if the breaker does
+// not close, streak, kind and, if it opens, wait.
 func (t Transition) LogValue() slog.Value {
 	var a attributes
 	a.text("tool", t.Tool)

@@ -111,14 +111,6 @@ func (e *entry) save(name string, now int64) (t checkpointTool, ok bool) {
 	return t, true
 }
 
-// isolatedBy returns the operator whose Isolate began this epoch.
-func (e *entry) isolatedBy(epoch uint64) string {
-	if a := e.aside.Load(); a != nil {
-		return a.isolator.of(epoch)
-	}
-	return ""
-}
-
 // sealBefore comes before the sum of a checkpoint.
 const sealBefore = `,"sum":"`
 

@@ -35,7 +35,7 @@ func (g *group) named() string {
 	return g.name
 }
 
-// admitsAll reports whether g refuses nobody. A tool without a group has a nil one.
+// admitsAll reports whether g admits every call. A tool without a group has a nil one.
 func (g *group) admitsAll() bool { return g == nil || g.snap.Load().AdmitsAll() }
 
 // unmoved reports whether a sign of life of the server changes nothing.
@@ -47,11 +47,15 @@ func (g *group) refusal(now int64) (StopReason, int64) {
 	if g == nil {
 		return StopNone, 0
 	}
-	s := g.snap.Load()
-	reason, wait, _ := s.Refusal(now)
+	return g.refusalUnder(g.snap.Load(), now)
+}
+
+// refusalUnder is refusal by this snapshot.
+func (g *group) refusalUnder(s *machine.Snapshot, now int64) (StopReason, int64) {
 	if s.Params.ObserveOnly {
 		return StopNone, 0
 	}
+	reason, wait, _ := s.Refusal(now)
 	return StopReason(reason), wait
 }
 
@@ -122,14 +126,8 @@ func (g *group) indifferent(ev *machine.Event) bool {
 	return s.State == machine.Closed && ev.Outcome == machine.Neutral || ev.Outcome == machine.Success && s.UnmovedBy(0)
 }
 
-// forgettable reports whether g, which is vacant, holds nothing that would be missed.
-func (g *group) forgettable(now int64) bool {
-	s := g.snap.Load()
-	return (s.Forgettable(now) || now >= s.FadesAt(g.since)) && !g.delivering()
-}
-
-// evict marks g as evicted if it is forgettable.
+// evict marks g, which is vacant, as evicted if it holds nothing that would be missed.
 func (g *group) evict(now int64) bool {
 	s := g.snap.Load()
-	return g.forgettable(now) && g.snap.CompareAndSwap(s, evictedUnder(s.Params))
+	return (s.Forgettable(now) || now >= s.FadesAt(g.since)) && !g.delivering() && g.snap.CompareAndSwap(s, evictedUnder(s.Params))
 }

@@ -448,11 +448,8 @@ func (r *Registry) groupHealth(now int64) []GroupHealth {
 			continue
 		}
 		s := shared.AsOf(now)
-		verdict, wait, _ := shared.Refusal(now)
-		reason := StopReason(verdict)
-		if shared.Params.ObserveOnly {
-			reason, wait = StopNone, 0
-		}
+		reason, wait := g.refusalUnder(shared, now)
+		verdict, _, _ := shared.Refusal(now)
 		h := GroupHealth{
 			Group: g.name, State: State(s.State), Available: reason == StopNone,
 			ProbeDue: reason == StopNone && verdict == machine.Admitted && s.State == machine.Open,
@@ -537,9 +534,9 @@ func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
 		if own := a.labels.Load(); own != nil {
 			labels = *own
 		}
-		if verdict == machine.Isolated {
-			h.IsolatedBy = a.isolator.of(s.Epoch)
-		}
+	}
+	if verdict == machine.Isolated {
+		h.IsolatedBy = e.isolatedBy(s.Epoch)
 	}
 	h.Labels = maps.Clone(labels)
 	if g := e.guard.Load(); g != nil {

@@ -114,6 +114,14 @@ type aside struct {
 // asides returns e.aside, made if it is nil.
 func (e *entry) asides() *aside { return madeOnce(&e.aside) }
 
+// isolatedBy returns the operator whose Isolate began this epoch; "" if no operator did.
+func (e *entry) isolatedBy(epoch uint64) string {
+	if a := e.aside.Load(); a != nil {
+		return a.isolator.of(epoch)
+	}
+	return ""
+}
+
 // compiled is a Config as the registry uses it. It never changes.
 type compiled struct {
 	config  Config
@@ -363,16 +371,21 @@ func (r *Registry) notifyAdmission(n *node, a *answer, permit bool) {
 	if !a.changed() {
 		return
 	}
-	told := false
+	tool, group := a.tickets()
+	got, told := admission{node: n, tool: tool, group: group}, false
 	defer func() {
-		if !told {
-			r.giveBack(n, a, permit)
+		switch {
+		case told:
+		case permit && a.Reason == machine.Admitted:
+			got.release(r)
+		default: // by name no caller was told yes
+			got.tell(r, machine.OpRelease)
 		}
 	}()
 	e := &n.Value
 	r.notifyGroup(e.group, a)
 	e.deliver(&a.Answer, owner{tool: n.Name()}, "", r.base, &r.hooks)
-	r.begin(n, a)
+	got.tell(r, machine.OpBegin) // like the clock of a call, leases begin after hooks were told
 	told = true
 }
 
@@ -382,29 +395,6 @@ func (r *Registry) notifyGroup(g *group, a *answer) {
 		g.deliver(&a.group, owner{group: g.name}, "", r.base, &r.hooks)
 		g.deliver(&a.lost, owner{group: g.name}, "", r.base, &r.hooks)
 	}
-}
-
-// begin begins the leases of the probes that a call has got: like the clock of a call,
-// they begin after hooks were told.
-func (r *Registry) begin(n *node, a *answer) {
-	if a.group.Probe {
-		ev := machine.Event{Op: machine.OpBegin, Epoch: a.group.Epoch, Probe: true}
-		r.applyGroup(n.Value.group, &ev, r.now())
-	}
-	if a.Probe {
-		r.apply(n, &machine.Event{Op: machine.OpBegin, Epoch: a.Epoch, Probe: true}, r.now())
-	}
-}
-
-// giveBack gives an admission back of which no caller was told.
-func (r *Registry) giveBack(n *node, a *answer, permit bool) {
-	tool, group := a.tickets()
-	back := admission{node: n, tool: tool, group: group}
-	if permit && a.Reason == machine.Admitted {
-		back.release(r)
-		return
-	}
-	back.returnProbes(r)
 }
 
 // admitFast is admit with a permit for a tool whose breaker admits everyone, which
@@ -947,30 +937,19 @@ func (a *admission) report(r *Registry, v Verdict, now int64) {
 // release gives the admission back unused and counts no outcome.
 func (a *admission) release(r *Registry) {
 	defer a.node.Value.stats.settled.Add(1)
-	a.returnProbes(r)
+	a.tell(r, machine.OpRelease)
 }
 
-// returnProbes gives back the probes that the call has, if any.
-func (a *admission) returnProbes(r *Registry) {
+// tell tells the breakers whose probe the call is, if any, what becomes of it: the tool's
+// also if a hook of the group ends the goroutine.
+func (a *admission) tell(r *Registry, op machine.Op) {
 	if a.tool.Probe {
-		ev := a.event(machine.OpRelease)
+		ev := a.event(op)
 		defer r.apply(a.node, &ev, r.now())
 	}
 	if a.group.Probe {
-		ev := a.groupEvent(machine.OpRelease)
-		r.applyGroup(a.node.Value.group, &ev, r.now())
-	}
-}
-
-// tell tells the breakers whose probe the call is, if any, how it goes on.
-func (a *admission) tell(r *Registry, op machine.Op) {
-	if a.group.Probe {
 		ev := a.groupEvent(op)
 		r.applyGroup(a.node.Value.group, &ev, r.now())
-	}
-	if a.tool.Probe {
-		ev := a.event(op)
-		r.apply(a.node, &ev, r.now())
 	}
 }
 

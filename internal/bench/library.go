@@ -38,26 +38,25 @@ const (
 // NewRegistry returns a registry with room for n tools and one call recorded of
 // each.
 func NewRegistry(names []string, change ...func(*toolhealth.BreakerConfig)) *toolhealth.Registry {
-	c := toolhealth.DefaultConfig()
-	c.MaxTools = max(len(names), 1)
-	for _, fn := range change {
-		fn(&c.Breaker)
-	}
-	r, err := toolhealth.NewRegistryWithConfig(c)
-	must(err == nil)
-	for _, name := range names {
-		must(r.AllowRequest(name))
-		r.RecordSuccess(name, time.Millisecond)
-	}
-	return r
+	return newRegistry(names, func(c *toolhealth.Config) {
+		for _, fn := range change {
+			fn(&c.Breaker)
+		}
+	})
 }
 
-// Grouped returns a registry as NewRegistry does, whose tools are in the group of their
-// server: about 43 of a thousand in each.
+// Grouped is NewRegistry for tools that are in the group of their server: about 43 of a
+// thousand in each.
 func Grouped(names []string) *toolhealth.Registry {
+	return newRegistry(names, func(c *toolhealth.Config) {
+		c.Group = func(tool string) string { server, _, _ := strings.Cut(tool, "/"); return server }
+	})
+}
+
+func newRegistry(names []string, change func(*toolhealth.Config)) *toolhealth.Registry {
 	c := toolhealth.DefaultConfig()
-	c.MaxTools = len(names)
-	c.Group = func(tool string) string { server, _, _ := strings.Cut(tool, "/"); return server }
+	c.MaxTools = max(len(names), 1)
+	change(&c)
 	r, err := toolhealth.NewRegistryWithConfig(c)
 	must(err == nil)
 	for _, name := range names {

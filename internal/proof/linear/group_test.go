@@ -1,11 +1,8 @@
 package linear
 
 import (
-	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,23 +41,7 @@ func recordGroup(seed uint64) *recorder {
 			panic(err)
 		}
 	}
-	random := rand.New(rand.NewPCG(seed, 2))
-	hands := make([][]held, goroutines)
-	for range rounds {
-		var wg sync.WaitGroup
-		for g := range goroutines {
-			own := rand.New(rand.NewPCG(random.Uint64(), 3))
-			wg.Go(func() {
-				for range perRound {
-					c.callInGroup(g, &hands[g], own)
-				}
-			})
-		}
-		wg.Wait()
-		c.lookAtGroup(goroutines)
-		pause := []time.Duration{0, config.Recovery, config.Lease, config.Recovery + config.Lease, config.MaxOpen, 5 * time.Second}
-		time.Sleep(max(pause[random.IntN(len(pause))]+time.Duration(random.IntN(3)-1), 0))
-	}
+	c.play(seed, c.callInGroup, func() { c.lookAtGroup(goroutines) })
 	return c
 }
 
@@ -68,12 +49,8 @@ func recordGroup(seed uint64) *recorder {
 func (c *recorder) lookAtGroup(client int) {
 	c.do(client, input{what: "health"}, func() output {
 		h := c.r.HealthSummary().Groups[0]
-		down := time.Duration(0)
-		if !h.DownSince.IsZero() {
-			down = h.DownSince.Sub(c.start)
-		}
 		return output{seen: seen{
-			h.State.String(), h.Reason.Detail(), h.LastFailure.String(), h.RetryAfter, h.Since.Sub(c.start), down,
+			h.State.String(), h.Reason.Detail(), h.LastFailure.String(), h.RetryAfter, h.Since.Sub(c.start), c.after(h.DownSince),
 			h.ConsecutiveFailures, int(h.Epoch), int(h.Trips), false, false, // no hints
 		}}
 	})
@@ -126,23 +103,7 @@ func (c *recorder) callInGroup(g int, hand *[]held, random *rand.Rand) {
 		in.what, in.took = "record", time.Second
 		c.do(g, in, func() output { c.r.Record(name, v, time.Second); return output{} })
 	default:
-		in.what = "allow"
-		c.mu.Lock()
-		in.permit = c.permits
-		c.permits++
-		c.mu.Unlock()
-		h := held{number: in.permit, tool: tool, since: time.Since(c.start)}
-		out := c.do(g, in, func() output {
-			permit, err := c.gate.Allow(context.Background(), name)
-			if refusal, ok := errors.AsType[*toolhealth.Refusal](err); ok {
-				return output{reason: refusal.Reason.Detail(), wait: refusal.RetryAfter}
-			}
-			h.permit = &permit
-			return output{reason: "none", probe: permit.Probe()}
-		})
-		if out.reason == "none" {
-			*hand = append(*hand, h)
-		}
+		c.allow(g, in, hand, tool, name)
 	}
 }
 

@@ -238,6 +238,16 @@ func record(seed uint64) *recorder {
 			panic(err)
 		}
 	}
+	c.play(seed, c.call, func() {
+		for tool := range names {
+			c.look(goroutines, tool)
+		}
+	})
+	return c
+}
+
+// play makes rounds of calls by all goroutines, after each of which look looks.
+func (c *recorder) play(seed uint64, call func(g int, hand *[]held, random *rand.Rand), look func()) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	hands := make([][]held, goroutines)
 	for range rounds {
@@ -248,19 +258,16 @@ func record(seed uint64) *recorder {
 			wg.Go(func() {
 				<-begin
 				for range perRound {
-					c.call(g, &hands[g], own)
+					call(g, &hands[g], own)
 				}
 			})
 		}
 		close(begin)
 		wg.Wait()
-		for tool := range names {
-			c.look(goroutines, tool)
-		}
+		look()
 		pause := []time.Duration{0, config.Recovery, config.Lease, config.Recovery + config.Lease, config.MaxOpen, 5 * time.Second}
 		time.Sleep(max(pause[random.IntN(len(pause))]+time.Duration(random.IntN(3)-1), 0))
 	}
-	return c
 }
 
 // do runs one call and records it.
@@ -297,18 +304,22 @@ func (c *recorder) yield() {
 	}
 }
 
+// after returns how long after the start t is; 0 if t is zero.
+func (c *recorder) after(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Sub(c.start)
+}
+
 // look reads the health of a tool.
 func (c *recorder) look(client, tool int) {
 	var h toolhealth.ToolHealth
 	from := c.clock.Load() + 1
 	c.do(client, input{what: "health", tool: tool}, func() output {
 		h, _ = c.r.Health(names[tool])
-		down := time.Duration(0)
-		if !h.DownSince.IsZero() {
-			down = h.DownSince.Sub(c.start)
-		}
 		return output{seen: seen{
-			h.State.String(), h.Reason.Detail(), h.LastFailure.String(), h.RetryAfter, h.Since.Sub(c.start), down,
+			h.State.String(), h.Reason.Detail(), h.LastFailure.String(), h.RetryAfter, h.Since.Sub(c.start), c.after(h.DownSince),
 			h.ConsecutiveFailures, int(h.Epoch), int(h.Trips), h.Suspected, h.Reported,
 		}}
 	})
@@ -390,24 +401,28 @@ func (c *recorder) call(g int, hand *[]held, random *rand.Rand) {
 		in.what, in.took = "record", time.Second
 		c.do(g, in, func() output { c.r.Record(name, v, time.Second); return output{} })
 	default:
-		in.what = "allow"
-		c.mu.Lock()
-		in.permit = c.permits
-		c.permits++
-		c.mu.Unlock()
-		h := held{number: in.permit, tool: tool, since: time.Since(c.start)}
-		out := c.do(g, in, func() output {
-			permit, err := c.gate.Allow(context.Background(), name)
-			var refusal *toolhealth.Refusal
-			if errors.As(err, &refusal) {
-				return output{reason: refusal.Reason.Detail(), wait: refusal.RetryAfter}
-			}
-			h.permit = &permit
-			return output{reason: "none", probe: permit.Probe()}
-		})
-		if out.reason == "none" {
-			*hand = append(*hand, h)
+		c.allow(g, in, hand, tool, name)
+	}
+}
+
+// allow asks for a permit of a tool and keeps it in the hand.
+func (c *recorder) allow(g int, in input, hand *[]held, tool int, name string) {
+	in.what = "allow"
+	c.mu.Lock()
+	in.permit = c.permits
+	c.permits++
+	c.mu.Unlock()
+	h := held{number: in.permit, tool: tool, since: time.Since(c.start)}
+	out := c.do(g, in, func() output {
+		permit, err := c.gate.Allow(context.Background(), name)
+		if refusal, ok := errors.AsType[*toolhealth.Refusal](err); ok {
+			return output{reason: refusal.Reason.Detail(), wait: refusal.RetryAfter}
 		}
+		h.permit = &permit
+		return output{reason: "none", probe: permit.Probe()}
+	})
+	if out.reason == "none" {
+		*hand = append(*hand, h)
 	}
 }
 

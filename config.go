@@ -434,8 +434,8 @@ type GuardConfig struct {
 	// returned for it, and of each finished call, with the caller's ctx. Both run on the
 	// goroutine of the call, and hear nothing of a call that rides on an outer one of the
 	// same tool. A panic in Observe is ignored. It hears of a call of [Begin] when the
-	// Flight ends, on the goroutine that calls Done, or on one of the guard's if nobody
-	// does.
+	// Flight ends, on the goroutine that calls Done, or on one of the guard's if its
+	// reader does not.
 	Observe func(ctx context.Context, e Event)
 }
 

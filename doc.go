@@ -95,6 +95,6 @@
 //
 // Breakers use no timers and no goroutines. A Guard uses a timer for a Timeout, for a
 // MaxDuration and for a back-off. It uses a goroutine where a [Policy] says Detach, and
-// for a moment when a [Flight] that nobody ends settles. The only package-level state is
+// for a moment when a [Flight] that is not ended settles. The only package-level state is
 // a cache of what error types can be asked. There is nothing to close.
 package toolhealth

@@ -174,7 +174,7 @@ func (o *openCall) end(err error) {
 	o.quit(nil)
 }
 
-// abandon settles a call that nobody has ended. It touches no channel and no timer: what
+// abandon settles a call that its reader has not ended. It touches no channel and no timer: what
 // is collected may come from a bubble of testing/synctest, outside of which this runs.
 func (o *openCall) abandon(now int64) {
 	if o.claim() {

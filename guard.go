@@ -41,7 +41,7 @@ import (
 // substitutes are tried. If they fail and surely have not acted, the wait is made.
 //
 // A Guard may be used from any goroutine. It starts a goroutine only for Detach and to
-// settle a [Flight] that nobody ends, and a timer only for that, for a Timeout or a
+// settle a [Flight] that is not ended, and a timer only for that, for a Timeout or a
 // MaxDuration, and for a back-off. The zero Guard, and a nil one, makes
 // each call once and keeps nothing.
 type Guard struct {

@@ -50,7 +50,7 @@ func (k *HintKind) UnmarshalText(text []byte) error {
 // more: no hint changes a breaker that is half-open or isolated, none closes one, and
 // streaks, growth, leases and figures stay. No wait that a hint asks for is longer than
 // BreakerConfig.MaxHintDuration, counted from when the breaker opened if it is open. A
-// negative wait counts as 0, and a wait of 0 holds nobody back. A breaker that no rule
+// negative wait counts as 0, and a wait of 0 holds no call back. A breaker that no rule
 // opens takes HintThrottled only.
 //
 // A tool without an entry gets one from HintDown and HintThrottled. Such an entry may be

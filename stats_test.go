@@ -425,7 +425,7 @@ func TestStats_ReadIsConsistentDuringWrites(t *testing.T) {
 	assert.Equal(t, time.Duration((writers*calls+1)/2), c.Average)
 }
 
-// Nobody who sums the histograms sees a total go back, by name or through permits, and
+// No reader who sums the histograms sees a total go back, by name or through permits, and
 // what is out is never less than what is.
 func TestStats_TotalsNeverGoBackBesideWriters(t *testing.T) {
 	r := NewRegistry()

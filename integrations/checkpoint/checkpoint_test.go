@@ -198,7 +198,7 @@ func TestKeep_ReportsErrorsAndGoesOn(t *testing.T) {
 		<-done
 		assert.Len(t, failures, 1)
 		require.NoError(t, os.RemoveAll(filepath.Dir(path)))
-		checkpoint.Keep(ctx, r, path, 0, nil) // nobody wants to know
+		checkpoint.Keep(ctx, r, path, 0, nil) // a failure is told to no function
 	})
 }
 

@@ -27,16 +27,16 @@ var assets embed.FS
 // pages are the templates.
 var pages = template.Must(template.New("").Funcs(template.FuncMap{"asset": assetLink}).ParseFS(assets, "assets/page.html"))
 
-// Options of a page. The zero Options show the tools to everyone and let nobody act.
+// Options of a page. The zero Options show the tools to every client and let none act.
 type Options struct {
 	// Name says whose tools these are: the service, the instance.
 	Name string
 	// Watcher remembers the last minutes of the registry. If it is nil, the page makes
-	// one that samples only while somebody looks, and keeps its hook for good: then
+	// one that samples only while a page is open, and keeps its hook for good: then
 	// nothing is known of the minutes before the page was opened but what breakers did.
 	Watcher *watch.Watcher
-	// Operator says whether whoever sent the request may isolate and reset tools, and
-	// what to call them in the history. If it is nil, nobody may.
+	// Operator says whether the sender of the request may isolate and reset tools, and
+	// what to call them in the history. If it is nil, none may.
 	Operator func(*http.Request) (who string, ok bool)
 	// Window is the time that figures cover; 0 or less: 5m. More than 10m are not known.
 	Window time.Duration
@@ -147,7 +147,7 @@ func (h *handler) operate(w http.ResponseWriter, r *http.Request, act string) {
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, 1<<16)
 	tool := r.PostFormValue("tool")
-	_, done := h.registry.Health(tool) // to isolate a misspelled name helps nobody
+	_, done := h.registry.Health(tool) // to isolate a misspelled name would be no help
 	if done && act == "isolate" {
 		done = h.registry.Isolate(tool, who)
 	} else if done {

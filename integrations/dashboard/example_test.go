@@ -25,7 +25,7 @@ func ExampleNew() {
 
 	watcher := watch.New(guard.Registry(), watch.Options{})
 	defer watcher.Close()
-	go watcher.Run(ctx) // so that the last minutes are known when somebody comes
+	go watcher.Run(ctx) // so that the last minutes are known when an operator comes
 
 	mux := http.NewServeMux()
 	mux.Handle("/tools/", dashboard.New(guard.Registry(), dashboard.Options{
@@ -49,7 +49,7 @@ func ExampleNew() {
 	// Output: true
 }
 
-// operator says who may act: here, whoever the proxy in front of this port has let
+// operator says who may act: here, the operator whom the proxy in front of this port has let
 // through with a name.
 func operator(r *http.Request) (who string, ok bool) {
 	who = r.Header.Get("X-Forwarded-User")

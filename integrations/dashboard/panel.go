@@ -163,7 +163,7 @@ func meaning(r *row) string {
 	t, w := r.health, r.window
 	switch {
 	case t.Reason == toolhealth.StopIsolated:
-		return "An operator took it out of service at " + clock(t.Since) + ". Every call is refused, and no probe goes out, until somebody ends it."
+		return "An operator took it out of service at " + clock(t.Since) + ". Every call is refused, and no probe goes out, until an operator ends it."
 	case t.Reason == toolhealth.StopRateLimited:
 		return "It asked us to wait, so calls are refused until then. Wait, or re-route. Reset only if you know that the quota is new."
 	case t.Reason == toolhealth.StopBusy:

@@ -39,7 +39,7 @@ type drawing struct {
 	changed, drawn, used uint64
 }
 
-// keepDrawings is for how many states a drawing is kept that nobody asks for.
+// keepDrawings is for how many states a drawing is kept that no page asks for.
 const keepDrawings = 20
 
 // state returns the state of now. The caller holds mu.
@@ -180,7 +180,7 @@ func newBanner(s *state) banner {
 		b.Head += "."
 	}
 	if held > 0 && held == s.sick {
-		b.Class, b.Icon = "held", "held" // somebody knows
+		b.Class, b.Icon = "held", "held" // an operator knows
 	}
 	b.Hints = hints(s.rows, s.sick)
 	return b

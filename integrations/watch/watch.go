@@ -95,7 +95,7 @@ func (w *Watcher) Sample() {
 	w.sample()
 }
 
-// freshen takes a sample if the last one is an interval old: nobody else did. The caller
+// freshen takes a sample if the last one is an interval old: no other goroutine did. The caller
 // holds mu.
 func (w *Watcher) freshen() {
 	if time.Since(w.at) >= w.interval {

@@ -418,7 +418,7 @@ func (c panickingContext) Value(any) any {
 	return nil
 }
 
-// The timer's goroutine is nobody's to recover.
+// No caller can recover on the timer's goroutine.
 func TestAttempt_LimitSurvivesPanickingContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

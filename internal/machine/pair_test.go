@@ -249,7 +249,7 @@ func (x *sharing) check(w shared) {
 	x.checkWayBack(w)
 }
 
-// checkPrediction lets one caller ask while nobody else does.
+// checkPrediction lets one caller ask while no other does.
 func (x *sharing) checkPrediction(w shared, tool int) {
 	own, _, _ := w.tools[tool].Refusal(w.now)
 	group, _, _ := w.group.Refusal(w.now)

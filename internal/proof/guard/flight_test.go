@@ -691,7 +691,7 @@ func TestFlight_EndsWithAttemptOutside(t *testing.T) {
 	})
 }
 
-// A pause that nobody resumes ends with a flight that nobody ends.
+// A pause that is not resumed ends with a flight that is not ended.
 func TestFlight_ThatNobodyEndsHoldsNoPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := boundedBy(t, patient(t), time.Minute, 0)

@@ -163,7 +163,7 @@ func (r *Registry) Restore(rd io.Reader) (Restored, error) {
 
 // readCheckpoint reads a whole checkpoint and checks every part of it.
 func readCheckpoint(rd io.Reader) (c checkpointJSON, err error) {
-	text, err := io.ReadAll(io.LimitReader(rd, maxCheckpoint+1))
+	text, err := io.ReadAll(io.LimitReader(rd, int64(maxCheckpoint)+1))
 	switch {
 	case err != nil:
 		return c, err

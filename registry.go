@@ -914,11 +914,9 @@ func (a *admission) succeed(r *Registry, now int64) {
 	e, took := &a.node.Value, max(now-a.start, 0)
 	e.stats.success(took)
 	e.stats.settled.Add(1)
-	switch s := e.snap.Load(); {
-	case a.group.Probe || !e.group.unmoved():
-		r.settleBoth(a.node, a.settlement(), &a.group, Verdict{}, took, now)
-	case a.tool.Probe || !s.UnmovedBy(took):
-		r.settle(a.node, a.settlement(), Verdict{}, took, now)
+	if s := e.snap.Load(); a.tool.Probe || !s.UnmovedBy(took) || a.group.Probe || !e.group.unmoved() {
+		ev := a.event(machine.OpSettle)
+		r.settleBoth(a.node, &ev, &a.group, Verdict{}, took, now)
 	}
 }
 
@@ -931,7 +929,8 @@ func (a *admission) report(r *Registry, v Verdict, now int64) {
 	e, took := &a.node.Value, max(now-a.start, 0)
 	e.stats.outcome(v, took, now)
 	defer e.stats.settled.Add(1) // also if a hook ends the goroutine
-	r.settleBoth(a.node, a.settlement(), &a.group, v, took, now)
+	ev := a.event(machine.OpSettle)
+	r.settleBoth(a.node, &ev, &a.group, v, took, now)
 }
 
 // release gives the admission back unused and counts no outcome.
@@ -951,11 +950,6 @@ func (a *admission) tell(r *Registry, op machine.Op) {
 		ev := a.groupEvent(op)
 		r.applyGroup(a.node.Value.group, &ev, r.now())
 	}
-}
-
-func (a *admission) settlement() *machine.Event {
-	ev := a.event(machine.OpSettle)
-	return &ev
 }
 
 // event returns an event of the tool's breaker.

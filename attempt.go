@@ -111,6 +111,12 @@ func (l *probeLease) Pause(paused bool) {
 	}
 }
 
+// holds implements groupLease.
+func (l *probeLease) holds(g *group, epoch uint64) bool {
+	a := &l.admission
+	return a.group.Probe && a.node.Value.group == g && a.group.GroupEpoch(epoch) == epoch
+}
+
 func (l *probeLease) tell(op machine.Op) {
 	l.admission.tell(l.registry, op)
 }

@@ -3,8 +3,10 @@ package toolhealth
 import (
 	"sync/atomic"
 
+	"github.com/toolhealth/toolhealth/internal/frame"
 	"github.com/toolhealth/toolhealth/internal/machine"
 	"github.com/toolhealth/toolhealth/internal/queue"
+	"github.com/toolhealth/toolhealth/internal/stamp"
 )
 
 // A group is what is known of one server that several tools are behind: a breaker of its
@@ -65,14 +67,57 @@ type request struct {
 	permit     bool   // count a permit as given out
 	noProbe    bool   // the call must not be the probe
 	source     uint64 // of the tool, for its group
+	// around is the attempt that the call is made inside of; nil if it is in none. While
+	// that holds the probe of a group, calls of other tools of the group share it: they
+	// cannot wait for an attempt that waits for them. The first that ends decides.
+	around *frame.Attempt
+}
+
+// shares reports whether an attempt around the call holds the probe of this epoch of g.
+func (want *request) shares(g *group, epoch uint64) bool {
+	for lease := range want.around.Leases() {
+		if l, ok := lease.(groupLease); ok && l.holds(g, epoch) {
+			return true
+		}
+	}
+	return false
+}
+
+// groupLease is what an attempt has that is a probe, maybe of its group.
+type groupLease interface {
+	holds(g *group, epoch uint64) bool
+}
+
+// answer is what the gate answers: the breaker of the tool, and that of its group.
+type answer struct {
+	machine.Answer                // of the tool; Reason and Wait are those of the call
+	group          machine.Answer // of the group; zero if it was not asked
+	// lost is the answer to a probe of the group that was given back, because the tool
+	// refused.
+	lost     machine.Answer
+	refusing *group // the group that refuses; nil if none does
+	observed bool   // a breaker that only observes would refuse
+}
+
+// tickets returns what the admitted call has from the tool and from its group.
+func (a *answer) tickets() (tool, group stamp.Ticket) {
+	return stamp.Ticket{Epoch: a.Epoch, Probe: a.Probe}, stamp.Ticket{Epoch: a.group.Epoch, Probe: a.group.Probe}
+}
+
+// changed reports whether there are transitions to deliver.
+func (a *answer) changed() bool {
+	return len(a.Changes) > 0 || len(a.group.Changes) > 0
 }
 
 // admit asks g on behalf of a call that the tool itself would let in. It may take the
 // probe. A group that has left the registry admits.
-func (g *group) admit(want request, now int64, hooked bool) (a machine.Answer) {
+func (g *group) admit(want *request, now int64, hooked bool) (a machine.Answer) {
 	s := g.snap.Load()
 	if s.AdmitsAll() {
 		return machine.Answer{Epoch: s.Epoch}
+	}
+	if s.ProbeIsOut(now) && want.shares(g, s.Epoch) {
+		return machine.Answer{Epoch: s.Epoch, Probe: true}
 	}
 	if reason, wait, quiet := s.Refusal(now); quiet {
 		return machine.Answer{Reason: reason, Wait: wait, Epoch: s.Epoch}

@@ -496,7 +496,9 @@ func (c *call) admit(now int64) bool {
 		c.count(true)
 		return true
 	}
-	n, a := r.admit(c.tool, now, request{leaseFloor: int64(c.policy.limit()), permit: true, noProbe: c.options.NoProbe})
+	n, a := r.admit(c.tool, now, request{
+		leaseFloor: int64(c.policy.limit()), permit: true, noProbe: c.options.NoProbe, around: c.caller.Current(),
+	})
 	tool, group := a.tickets()
 	c.admission, c.counts = admission{node: n, start: r.startOf(&a, now), tool: tool, group: group}, nil
 	if n != nil {

@@ -101,7 +101,7 @@ func TestRegistry_CallerRetriesUntilEvictionHasEnded(t *testing.T) {
 	e := &r.table.Get("search").Value
 	before := e.snap.Load()
 	e.snap.Store(evictedUnder(before.Params))
-	_, ok := e.tryAdmit(0, request{}, false)
+	_, ok := e.tryAdmit(0, &request{}, true, false, false)
 	assert.False(t, ok)
 	var caller sync.WaitGroup
 	caller.Go(func() {

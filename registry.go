@@ -250,11 +250,7 @@ func (r *Registry) admit(tool string, now int64, want request) (*node, answer) {
 	for {
 		n, reason := r.entry(tool, now)
 		if n == nil {
-			if reason == StopNone {
-				r.untracked.Add(1)
-				return nil, answer{}
-			}
-			return nil, answer{Answer: machine.Answer{Reason: machine.Reason(reason), Wait: r.conf.Load().breaker.Hint()}}
+			return nil, r.answerUntracked(tool, reason, now)
 		}
 		e := &n.Value
 		e.see(now)
@@ -274,24 +270,20 @@ func (r *Registry) admit(tool string, now int64, want request) (*node, answer) {
 	}
 }
 
-// answer is what the gate answers: the breaker of the tool, and that of its group.
-type answer struct {
-	machine.Answer                // of the tool; Reason and Wait are those of the call
-	group          machine.Answer // of the group; zero if it was not asked
-	// lost is the answer to a probe of the group that was given back, because the tool
-	// refused.
-	lost    machine.Answer
-	byGroup bool // it is the group that refuses
-}
-
-// tickets returns what the admitted call has from the tool and from its group.
-func (a *answer) tickets() (tool, group stamp.Ticket) {
-	return stamp.Ticket{Epoch: a.Epoch, Probe: a.Probe}, stamp.Ticket{Epoch: a.group.Epoch, Probe: a.group.Probe}
-}
-
-// changed reports whether there are transitions to deliver.
-func (a *answer) changed() bool {
-	return len(a.Changes) > 0 || len(a.group.Changes) > 0
+// answerUntracked answers a call of a tool that has no entry, because it is unknown, or
+// because the registry is full: then its group may refuse it all the same.
+func (r *Registry) answerUntracked(tool string, reason StopReason, now int64) (a answer) {
+	if reason != StopNone {
+		a.Reason, a.Wait = machine.Reason(reason), r.conf.Load().breaker.Hint()
+		return a
+	}
+	g := r.groupUnseen(tool)
+	if why, wait := g.refusal(now); why != StopNone {
+		a.Reason, a.Wait, a.refusing = machine.Reason(why), wait, g
+		return a
+	}
+	r.untracked.Add(1)
+	return a
 }
 
 // decide answers one call, and counts a permit as given out if it lets the call in. It
@@ -299,17 +291,15 @@ func (a *answer) changed() bool {
 func (e *entry) decide(now int64, want request, hooked bool) (a answer, ok bool) {
 	p := e.snap.Load().Params
 	free := e.take(p.MaxInFlight, want.permit) // before the snapshot is looked at: see evict
-	if free {
-		a, ok = e.tryAdmit(now, want, hooked)
-	} else {
-		a, ok = e.refuseBusy(now)
-	}
-	if ok && a.Reason != machine.Admitted && p.ObserveOnly && !a.byGroup {
-		a.Reason = machine.Admitted
-		e.asides().wouldRefuse.Add(1)
+	a, ok = e.tryAdmit(now, &want, free, p.ObserveOnly, hooked)
+	if ok && a.Reason != machine.Admitted && p.ObserveOnly && a.refusing == nil {
+		a.Reason, a.observed = machine.Admitted, true
 		if want.permit && !free {
 			e.stats.admitted.Add(1)
 		}
+	}
+	if a.observed && ok && a.Reason == machine.Admitted {
+		e.asides().wouldRefuse.Add(1)
 	}
 	if want.permit && free && (!ok || a.Reason != machine.Admitted) {
 		e.stats.settled.Add(1)
@@ -338,16 +328,17 @@ func (e *entry) full(p *machine.Params) bool {
 // busyWait is the wait of a busy tool, where the real one is unknown.
 const busyWait = int64(time.Second)
 
-// refuseBusy refuses a call of a tool that is busy: for what its breaker has against it,
-// if there is anything. It reports false if the entry has left the registry.
-func (e *entry) refuseBusy(now int64) (answer, bool) {
-	s := e.snap.Load()
-	reason, wait, _ := s.Refusal(now)
-	if reason == machine.Admitted {
-		reason, wait = machine.Reason(StopBusy), busyWait
+// look says why the tool by itself refuses a caller, which found a free place or not.
+// quiet means that its breaker need not be asked.
+func (e *entry) look(s *machine.Snapshot, now int64, free bool) (reason machine.Reason, wait int64, quiet bool) {
+	reason, wait, quiet = s.Refusal(now)
+	switch {
+	case free:
+		return reason, wait, quiet
+	case reason == machine.Admitted:
+		return machine.Reason(StopBusy), busyWait, true
 	}
-	_, longer := e.group.refusal(now)
-	return answer{Answer: machine.Answer{Reason: reason, Wait: max(wait, longer), Epoch: s.Epoch}}, !s.Evicted
+	return reason, wait, true
 }
 
 // refusal says why a caller would be refused at now and for how long; StopNone and 0 if
@@ -426,34 +417,63 @@ func (r *Registry) admitFast(tool string) (n *node, epoch, groupEpoch uint64) {
 	return n, s.Epoch, groupEpoch
 }
 
-// tryAdmit asks the breakers. A refusal needs no step.
-func (e *entry) tryAdmit(now int64, want request, hooked bool) (a answer, ok bool) {
+// tryAdmit asks the breakers. A refusal needs no step. With observe, the caller is let in
+// whatever the tool answers, so the group is asked all the same, and its probe kept.
+func (e *entry) tryAdmit(now int64, want *request, free, observe, hooked bool) (a answer, ok bool) {
 	s := e.snap.Load()
-	reason, wait, quiet := s.Refusal(now)
-	if quiet {
+	reason, wait, quiet := e.look(s, now, free)
+	own := machine.Answer{Reason: reason, Wait: wait, Epoch: s.Epoch}
+	if quiet && !observe {
 		_, longer := e.group.refusal(now)
-		a.Reason, a.Wait, a.Epoch = reason, max(wait, longer), s.Epoch
-		return a, true
+		own.Wait = max(wait, longer)
+		return answer{Answer: own}, !s.Evicted
 	}
-	if g := e.group; g != nil && reason == machine.Admitted {
-		a.group = g.admit(want, now, hooked)
-		switch {
-		case a.group.Reason == machine.Admitted:
-		case g.observes():
-			e.asides().wouldRefuse.Add(1)
-		default:
-			a.Reason, a.Wait, a.Epoch, a.byGroup = a.group.Reason, a.group.Wait, s.Epoch, true
+	if reason == machine.Admitted || observe {
+		if a = e.askGroup(now, want, hooked); a.refusing != nil {
+			a.Epoch = s.Epoch
 			return a, true
 		}
 	}
+	if quiet {
+		a.Answer = own
+		return a, !s.Evicted
+	}
 	ev := machine.Event{Op: machine.OpAdmit, LeaseFloor: want.leaseFloor, NoProbe: want.noProbe, Hooked: hooked}
 	ok = e.apply(&ev, now, &e.stats, &a.Answer)
-	if a.group.Probe && (!ok || a.Reason != machine.Admitted) { // another caller was quicker at the tool
-		back := machine.Event{Op: machine.OpRelease, Epoch: a.group.Epoch, Probe: true}
-		e.group.apply(&back, now, nil, &a.lost)
-		a.group.Probe = false
+	if !ok || a.Reason != machine.Admitted && !observe { // another caller was quicker at the tool
+		e.returnProbe(&a, want, now)
 	}
 	return a, ok
+}
+
+// askGroup asks the group of e, if it has one.
+func (e *entry) askGroup(now int64, want *request, hooked bool) (a answer) {
+	g := e.group
+	if g == nil {
+		return a
+	}
+	a.group = g.admit(want, now, hooked)
+	switch {
+	case a.group.Reason == machine.Admitted:
+	case g.observes():
+		a.observed = true
+	default:
+		a.Reason, a.Wait, a.refusing = a.group.Reason, a.group.Wait, g
+	}
+	return a
+}
+
+// returnProbe gives back the probe of the group that an answer has, unless it is that of
+// the attempt around the call.
+func (e *entry) returnProbe(a *answer, want *request, now int64) {
+	if !a.group.Probe {
+		return
+	}
+	a.group.Probe = false
+	if !want.shares(e.group, a.group.Epoch) {
+		back := machine.Event{Op: machine.OpRelease, Epoch: a.group.Epoch, Probe: true}
+		e.group.apply(&back, now, nil, &a.lost)
+	}
 }
 
 // Available reports what AllowRequest would answer at this instant. It changes
@@ -499,12 +519,18 @@ func (r *Registry) availableUnseen(tool string) bool {
 	if !r.known(tool) {
 		return false
 	}
+	reason, _ := r.groupUnseen(tool).refusal(r.now())
+	return reason == StopNone
+}
+
+// groupUnseen returns the group that a tool without an entry is in; nil if there is no
+// such group. It may run the user's function.
+func (r *Registry) groupUnseen(tool string) *group {
 	n := r.groups.Get(r.conf.Load().groupOf(tool))
 	if n == nil {
-		return true
+		return nil
 	}
-	reason, _ := n.Value.refusal(r.now())
-	return reason == StopNone
+	return &n.Value
 }
 
 // RecordSuccess says that a call of the tool succeeded and how long it took. It

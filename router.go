@@ -403,7 +403,7 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 	now := r.now()
 	want := request{permit: true}
 	if ctx != nil {
-		want.noProbe = frame.NoProbe(ctx)
+		want.noProbe, want.around = frame.NoProbe(ctx), frame.Around(ctx)
 	}
 	n, a := r.admit(tool, now, want)
 	if a.Reason == machine.Admitted {
@@ -464,10 +464,11 @@ func newRefusal(tool string, n *node, a answer) *Refusal {
 	r := &Refusal{Tool: tool, Reason: StopReason(a.Reason), RetryAfter: time.Duration(a.Wait), InRow: 1}
 	if n != nil {
 		s := n.Value.snap.Load()
-		if a.byGroup {
-			s, r.Group = n.Value.group.snap.Load(), n.Value.group.name
-		}
 		r.Tool, r.Streak, r.Kind, r.InRow = n.Name(), int(s.Streak), Kind(s.Kind), n.Value.stats.refusedInRow()
+	}
+	if g := a.refusing; g != nil {
+		s := g.snap.Load()
+		r.Group, r.Streak, r.Kind = g.name, int(s.Streak), Kind(s.Kind)
 	}
 	return r
 }

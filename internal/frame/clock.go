@@ -2,6 +2,7 @@ package frame
 
 import (
 	"context"
+	"iter"
 	"math"
 	"sync"
 	"time"
@@ -244,6 +245,18 @@ func (a *Attempt) Probe() bool {
 	return false
 }
 
+// Leases yields the leases of a and of the attempts around it, the nearest first, up to
+// the first that has ended. A nil a has none.
+func (a *Attempt) Leases() iter.Seq[Lease] {
+	return func(yield func(Lease) bool) {
+		for in := a; in != nil && !in.ended.Load(); in = in.outer {
+			if c := in.clock.Load(); c != nil && c.Lease != nil && !yield(c.Lease) {
+				return
+			}
+		}
+	}
+}
+
 // tellLeases tells the leases of a and of the attempts around it whether they are paused.
 func (a *Attempt) tellLeases() {
 	for ; a != nil; a = a.outer {
@@ -259,15 +272,18 @@ func (c *clock) tellLease() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for !c.telling && c.told != (c.pauses > 0) {
-		c.told, c.telling = !c.told, true
+		c.told = !c.told
 		c.tell(c.told)
-		c.telling = false
 	}
 }
 
-// tell gives up the lock while it tells the lease.
+// tell gives up the lock while it tells the lease, also if a hook ends the goroutine.
 func (c *clock) tell(paused bool) {
+	c.telling = true
 	c.mu.Unlock()
-	defer c.mu.Lock()
+	defer func() {
+		c.mu.Lock()
+		c.telling = false
+	}()
 	c.Lease.Pause(paused)
 }

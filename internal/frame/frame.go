@@ -171,6 +171,15 @@ func NoProbe(ctx context.Context) bool {
 
 func (f *Frame[Info]) noProbe() bool { return f.Options != nil && f.Options.NoProbe }
 
+// Around returns the nearest attempt that ctx lies in, whatever it reports; nil if there
+// is none.
+func Around(ctx context.Context) *Attempt {
+	if f, ok := ctx.Value(key{}).(interface{ Current() *Attempt }); ok {
+		return f.Current()
+	}
+	return nil
+}
+
 // attempt returns the nearest frame from f outwards that is an attempt's; nil if there
 // is none.
 func (f *Frame[Info]) attempt() *Frame[Info] {

@@ -264,6 +264,9 @@ func (s *Snapshot) FailedWithinCooldown(now int64) bool {
 // that: every reader derives it by this rule.
 func (s *Snapshot) expired(now int64) bool { return s.State == HalfOpen && now >= s.Until }
 
+// ProbeIsOut reports whether a probe is out, under a lease that has not run out.
+func (s *Snapshot) ProbeIsOut(now int64) bool { return s.State == HalfOpen && now < s.Until }
+
 // AsOf returns the snapshot as it reads at now: half-open under an expired lease
 // is open.
 func (s *Snapshot) AsOf(now int64) Snapshot {

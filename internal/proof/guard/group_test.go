@@ -72,3 +72,121 @@ func TestGuard_NoWaitBesideGroupThatRefuses(t *testing.T) {
 		assert.Equal(t, []any{toolhealth.StopIsolated, time.Duration(0)}, []any{failed.Reason, time.Since(began)})
 	})
 }
+
+// nested is a guard of a group that is due for its probe: two tools of "mcp", the outer
+// of which calls the inner.
+func nested(t *testing.T, inner func(context.Context) error, s toolhealth.Settings) (g *toolhealth.Guard, call func() error) {
+	s.GroupSeparator = "/"
+	g, err := toolhealth.New(s)
+	require.NoError(t, err)
+	down := toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindConnection, Retryable: true}
+	for range 3 {
+		g.Registry().Record("mcp/ping", down, 0)
+	}
+	require.Equal(t, toolhealth.StateOpen, groupOf(t, g).State)
+	time.Sleep(time.Hour)
+	calls := func(ctx context.Context, tool string) (string, error) {
+		return toolhealth.Call(ctx, g, "mcp/inner", func(ctx context.Context, _ string) (string, error) {
+			return "", inner(ctx)
+		})
+	}
+	return g, func() error {
+		_, err := toolhealth.Call(t.Context(), g, "mcp/outer", calls)
+		return err
+	}
+}
+
+func groupOf(t *testing.T, g *toolhealth.Guard) toolhealth.GroupHealth {
+	t.Helper()
+	groups := g.Registry().HealthSummary().Groups
+	require.Len(t, groups, 1)
+	return groups[0]
+}
+
+// The inner of two nested calls shares the probe of the outer one, which waits for it:
+// what the inner one hears decides.
+func TestGuard_NestedCallsOfGroupShareItsProbe(t *testing.T) {
+	reset := toolhealth.WithVerdict(errors.New("reset"), toolhealth.Verdict{
+		Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindConnection, Retryable: true,
+	})
+	bad := toolhealth.WithVerdict(errors.New("bad"), toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected, Kind: toolhealth.KindInvalidRequest})
+	local := toolhealth.WithVerdict(errors.New("not dispatched"), toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, NotSent: true})
+	for _, c := range []struct {
+		answer error
+		want   toolhealth.State
+	}{{nil, toolhealth.StateClosed}, {bad, toolhealth.StateClosed}, {reset, toolhealth.StateOpen}, {local, toolhealth.StateOpen}} {
+		synctest.Test(t, func(t *testing.T) {
+			runs := 0
+			var g *toolhealth.Guard
+			g, call := nested(t, func(ctx context.Context) error {
+				runs++
+				assert.True(t, toolhealth.IsProbe(ctx))
+				assert.Equal(t, toolhealth.StateHalfOpen, groupOf(t, g).State)
+				assert.False(t, g.Registry().AllowRequest("mcp/other"), "one probe")
+				return c.answer
+			}, toolhealth.Settings{})
+			_ = call()
+			assert.Equal(t, 1, runs)
+			assert.Equal(t, c.want, groupOf(t, g).State, "%v", c.answer)
+			assert.Zero(t, healthOf(t, g.Registry(), "mcp/inner").InFlight)
+			assert.Zero(t, healthOf(t, g.Registry(), "mcp/outer").InFlight)
+			if c.answer == local { // no verdict: the next call is the probe, at once
+				c.answer = nil
+				require.NoError(t, call())
+				assert.Equal(t, toolhealth.StateClosed, groupOf(t, g).State)
+			}
+		})
+	}
+}
+
+// A permit that a tool function asks for with its ctx shares the probe, too; one that it
+// asks for without is refused.
+func TestGate_PermitInsideProbeOfGroupSharesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g *toolhealth.Guard
+		g, call := nested(t, func(ctx context.Context) error {
+			_, err := g.Gate().Allow(context.Background(), "mcp/third")
+			assert.ErrorIs(t, err, toolhealth.ErrProbeInFlight)
+			permit, err := g.Gate().Allow(ctx, "mcp/third")
+			require.NoError(t, err)
+			assert.True(t, permit.Probe())
+			permit.Done(ctx, nil)
+			assert.Equal(t, toolhealth.StateClosed, groupOf(t, g).State)
+			return nil
+		}, toolhealth.Settings{})
+		require.NoError(t, call())
+		assert.Equal(t, toolhealth.StateClosed, groupOf(t, g).State)
+	})
+}
+
+// Where the inner tool itself refuses, the outer call keeps the probe of the group.
+func TestGuard_InnerToolThatRefusesLeavesProbeToOuterCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, call := nested(t, func(context.Context) error { return nil }, toolhealth.Settings{})
+		require.True(t, g.Registry().Isolate("mcp/inner", "ada"))
+		assert.Error(t, call())
+		state := groupOf(t, g)
+		assert.Equal(t, toolhealth.StateOpen, state.State, "the outer call had no evidence either")
+		assert.Zero(t, state.RetryAfter, "so the next call is the probe")
+		require.True(t, g.Registry().Reset("mcp/inner", "ada"))
+		require.NoError(t, call())
+		assert.Equal(t, toolhealth.StateClosed, groupOf(t, g).State)
+	})
+}
+
+// A call of the group that a goroutine makes after the probe's attempt has ended is no
+// part of it.
+func TestGuard_CallAfterProbeHasEndedSharesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		local := toolhealth.WithVerdict(errors.New("not dispatched"), toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, NotSent: true})
+		var kept context.Context
+		g, call := nested(t, func(ctx context.Context) error { kept = ctx; return local }, toolhealth.Settings{})
+		assert.Error(t, call())
+		permit, err := g.Gate().Allow(t.Context(), "mcp/other") // takes the probe
+		require.NoError(t, err)
+		require.True(t, permit.Probe())
+		_, err = g.Gate().Allow(context.WithoutCancel(kept), "mcp/third")
+		assert.ErrorIs(t, err, toolhealth.ErrProbeInFlight)
+		permit.Release()
+	})
+}

@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -352,6 +353,93 @@ func TestRegistry_GroupThatOnlyObservesLetsEveryoneIn(t *testing.T) {
 	assert.Equal(t, []any{uint64(1), uint64(0), true}, []any{h.WouldRefuse, h.InFlight, h.Available})
 	require.NoError(t, g.Registry.SetConfig(toolhealth.Config{}))
 	assert.False(t, ask(t, g, "mcp/5", toolhealth.Verdict{}), "SetConfig reaches the groups")
+}
+
+// A tool that only observes is let in by itself, but not past its group, also while its
+// own breaker is open or it is busy.
+func TestRegistry_ToolThatOnlyObservesStaysBehindItsGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := toolhealth.NewRegistryWithConfig(toolhealth.Config{
+			Breaker: toolhealth.BreakerConfig{FailureThreshold: 3, ObserveOnly: true, MaxInFlight: 1, RecoveryDuration: 2 * time.Hour, MaxOpenDuration: 2 * time.Hour},
+			Group:   func(string) string { return "mcp" },
+		})
+		require.NoError(t, err)
+		gate := &toolhealth.Gate{Registry: r}
+		for range 3 {
+			r.Record("search", dead, 0)
+		}
+		refused := func(want bool) {
+			t.Helper()
+			assert.Equal(t, !want, r.Available("search"))
+			h, _ := r.Health("search")
+			assert.Equal(t, !want, h.Reason == toolhealth.StopNone)
+		}
+		refused(true)
+		assert.False(t, r.AllowRequest("search"))
+		_, err = gate.Allow(t.Context(), "search")
+		refusal, ok := errors.AsType[*toolhealth.Refusal](err)
+		require.True(t, ok)
+		assert.Equal(t, "mcp", refusal.Group)
+		time.Sleep(time.Hour) // the group is due, the tool is not
+		refused(false)
+		probe, err := gate.Allow(t.Context(), "search")
+		require.NoError(t, err)
+		assert.True(t, probe.Probe(), "of the group")
+		h, _ := r.Health("search")
+		assert.EqualValues(t, 1, h.WouldRefuse)
+		refused(true)
+		_, err = gate.Allow(t.Context(), "search") // busy, which it observes, but the group is being probed
+		assert.ErrorIs(t, err, toolhealth.ErrProbeInFlight)
+		probe.Done(t.Context(), nil)
+		assert.Equal(t, toolhealth.StateClosed, r.HealthSummary().Groups[0].State)
+		first, err := gate.Allow(t.Context(), "search")
+		require.NoError(t, err)
+		second, err := gate.Allow(t.Context(), "search")
+		require.NoError(t, err)
+		h, _ = r.Health("search")
+		assert.EqualValues(t, 3, h.WouldRefuse, "two by the open breaker, once also busy")
+		assert.EqualValues(t, 2, h.InFlight)
+		first.Release()
+		second.Release()
+		h, _ = r.Health("search")
+		assert.Zero(t, h.InFlight)
+	})
+}
+
+// Tool and group that both only observe count one call once.
+func TestRegistry_CallThatBothWouldRefuseCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		observe := toolhealth.BreakerConfig{FailureThreshold: 3, ObserveOnly: true}
+		r, err := toolhealth.NewRegistryWithConfig(toolhealth.Config{
+			Breaker: observe, GroupBreaker: observe, Group: func(string) string { return "mcp" },
+		})
+		require.NoError(t, err)
+		for range 3 {
+			r.Record("search", dead, 0)
+		}
+		assert.True(t, r.AllowRequest("search"))
+		h, _ := r.Health("search")
+		assert.EqualValues(t, 1, h.WouldRefuse)
+	})
+}
+
+// A tool for which there is no room is behind its group all the same.
+func TestRegistry_UntrackedToolStaysBehindItsGroup(t *testing.T) {
+	r, err := toolhealth.NewRegistryWithConfig(toolhealth.Config{MaxTools: 1, Group: func(tool string) string { return tool[:3] }})
+	require.NoError(t, err)
+	require.NoError(t, r.Register("mcp/kept", toolhealth.ToolOptions{}))
+	require.True(t, r.IsolateGroup("mcp", "ada"))
+	assert.False(t, r.Available("mcp/other"))
+	assert.False(t, r.AllowRequest("mcp/other"))
+	_, err = (&toolhealth.Gate{Registry: r}).Allow(t.Context(), "mcp/other")
+	refusal, ok := errors.AsType[*toolhealth.Refusal](err)
+	require.True(t, ok)
+	assert.Equal(t, []any{"mcp/other", "mcp", toolhealth.StopIsolated}, []any{refusal.Tool, refusal.Group, refusal.Reason})
+	assert.Zero(t, r.HealthSummary().Untracked)
+	assert.True(t, r.AllowRequest("web/search"))
+	assert.EqualValues(t, 1, r.HealthSummary().Untracked)
+	require.True(t, r.ResetGroup("mcp", "ada"))
+	assert.True(t, r.AllowRequest("mcp/other"))
 }
 
 func TestRegistry_LongerWaitOfToolAndGroupCounts(t *testing.T) {

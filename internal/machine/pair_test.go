@@ -23,6 +23,7 @@ type admissions struct {
 	presentEpoch bool // the group's epoch is not carried, but read at the end
 	deafGroup    bool // the group hears of failures only
 	anySource    bool // by name, every tool's outcome is the group's verdict
+	sharesNone   bool // a call inside of the group's probe is refused because of it
 }
 
 // sharing is one run over one scope.
@@ -30,6 +31,7 @@ type sharing struct {
 	admissions
 	callers, calls, ticks int
 	byName                bool
+	nested                bool // calls ask inside of others, too
 	outcomes              []Outcome
 	params                *Params
 	seen                  map[string]bool
@@ -57,6 +59,7 @@ type member struct {
 	epochs  [2]uint64 // of the group and of the tool
 	outcome Outcome
 	left    int
+	around  int // the caller inside of whose call it asks, counted from 1; 0 for none
 }
 
 // shared is one state of everything: the breakers of the group and of two tools.
@@ -89,7 +92,7 @@ func (x *sharing) key(w *shared) string {
 	snap(w.tools[1])
 	for i := range w.members[:x.callers] {
 		m := &w.members[i]
-		b = append(b, byte(m.place), byte(m.left))
+		b = append(b, byte(m.place), byte(m.left), byte(m.around))
 		if m.place != idle {
 			b = append(b, byte(m.tool), byte(m.outcome), boolByte(m.byName)+2*boolByte(m.probes[0])+4*boolByte(m.probes[1]),
 				byte(w.group.Epoch-m.epochs[0]), byte(w.tools[m.tool].Epoch-m.epochs[1]))
@@ -125,17 +128,23 @@ func (x *sharing) moves(w *shared, i int, try func(string, func(*shared))) {
 	does := func(what string, act func(w *shared, m *member)) {
 		try(fmt.Sprintf("caller %d %s", i, what), func(w *shared) { act(w, &w.members[i]) })
 	}
+	for _, other := range w.members[:x.callers] {
+		if other.around == i+1 {
+			return // its tool waits for the call inside of it
+		}
+	}
 	switch m.place {
 	case idle:
 		if m.left == 0 {
 			return
 		}
 		for tool := range w.tools {
-			does(fmt.Sprint("asks for tool ", tool), func(w *shared, m *member) {
-				*m = member{tool: tool, byName: x.byName, left: m.left - 1}
-				w.forgotten = w.forgotten || x.byName
-				x.look(w, m)
-			})
+			does(fmt.Sprint("asks for tool ", tool), func(w *shared, m *member) { x.ask(w, m, tool, 0) })
+			for o, outer := range w.members[:x.callers] {
+				if x.nested && o != i && outer.place == inside && outer.tool != tool {
+					does(fmt.Sprintf("asks for tool %d inside of the call of %d", tool, o), func(w *shared, m *member) { x.ask(w, m, tool, o+1) })
+				}
+			}
 		}
 	case toGroup:
 		does("asks the group", x.askGroup)
@@ -144,44 +153,70 @@ func (x *sharing) moves(w *shared, i int, try func(string, func(*shared))) {
 	case toReturn:
 		does("gives the group's probe back", func(w *shared, m *member) {
 			w.group, _ = Step(w.group, &Event{Op: OpRelease, Probe: true, Epoch: m.epochs[0]}, w.now)
-			m.place = idle
+			m.end()
 		})
 	case inside:
 		for _, outcome := range x.outcomes {
 			does(fmt.Sprint("tells the group of outcome ", outcome), func(w *shared, m *member) { x.tellGroup(w, m, outcome) })
 		}
 		if !m.byName {
-			does("loses its permit", func(w *shared, m *member) { m.place, w.forgotten = idle, true })
+			does("loses its permit", func(w *shared, m *member) { m.end(); w.forgotten = true })
 		}
 	case toSettle:
 		does("tells the tool", func(w *shared, m *member) {
 			w.tools[m.tool], _ = Step(w.tools[m.tool], &Event{
 				Op: OpSettle, ByName: m.byName, Probe: m.probes[1], Epoch: m.epochs[1], Outcome: m.outcome, Kind: Timeout,
 			}, w.now)
-			m.place = idle
+			m.end()
 		})
 	}
 }
+
+// ask begins a call of m, inside of that of another caller if around is not 0.
+func (x *sharing) ask(w *shared, m *member, tool, around int) {
+	*m = member{tool: tool, byName: x.byName, left: m.left - 1, around: around}
+	w.forgotten = w.forgotten || x.byName
+	x.look(w, m)
+}
+
+// end ends the call of m, or its admission.
+func (m *member) end() { m.place, m.around = idle, 0 }
 
 // look looks at the tool without taking anything.
 func (x *sharing) look(w *shared, m *member) {
 	reason, _, _ := w.tools[m.tool].Refusal(w.now)
 	m.place = toGroup
 	if reason != Admitted && !x.groupFirst {
-		m.place = idle
+		m.end()
 	}
 	if x.toolFirst {
 		m.place = toTool
 	}
 }
 
+// insideProbe reports whether the call around that of m has the group's probe.
+func (m *member) insideProbe(w *shared) bool {
+	if m.around == 0 || !w.group.ProbeIsOut(w.now) {
+		return false
+	}
+	outer := &w.members[m.around-1]
+	return outer.probes[0] && outer.epochs[0] == w.group.Epoch
+}
+
 func (x *sharing) askGroup(w *shared, m *member) {
 	before := w.group
+	shares := m.insideProbe(w)
+	if shares && !x.sharesNone {
+		m.probes[0], m.epochs[0], m.place = true, w.group.Epoch, toTool
+		return
+	}
 	next, a := Step(before, &Event{Op: OpAdmit, Source: uint64(m.tool + 1)}, w.now)
 	w.group, m.probes[0], m.epochs[0] = next, a.Probe, a.Epoch
 	switch {
 	case a.Reason != Admitted:
-		m.place = idle
+		if m.end(); shares {
+			x.fail("a call is refused because of a probe that waits for it")
+		}
 		if len(a.Changes) == 0 && next != before || m.probes[1] {
 			x.fail("the group refuses, and something has changed: the call has probes %v", m.probes)
 		}
@@ -200,10 +235,10 @@ func (x *sharing) askTool(w *shared, m *member) {
 		m.place = toGroup
 	case a.Reason == Admitted:
 		m.place = inside
-	case m.probes[0] && !x.keepsLost:
+	case m.probes[0] && !x.keepsLost && !m.insideProbe(w):
 		m.place = toReturn
 	default:
-		m.place = idle
+		m.end()
 	}
 }
 
@@ -313,12 +348,15 @@ func shareScopes(long bool) []sharing {
 			{callers: 2, calls: 1, ticks: 4, outcomes: everyOutcome, params: p},
 			{callers: 2, calls: 2, ticks: 3, outcomes: verdicts, params: p, byName: true},
 			{callers: 3, calls: 1, ticks: 1, outcomes: verdicts, params: p},
+			{callers: 2, calls: 2, ticks: 2, outcomes: []Outcome{Success, Failure, Neutral}, params: p, nested: true},
 		}
 	}
 	return []sharing{
 		{callers: 2, calls: 2, ticks: 5, outcomes: []Outcome{Success, Failure, Neutral}, params: p},
 		{callers: 2, calls: 2, ticks: 5, outcomes: verdicts, params: p, byName: true},
 		{callers: 3, calls: 1, ticks: 4, outcomes: verdicts, params: p},
+		{callers: 2, calls: 2, ticks: 4, outcomes: []Outcome{Success, Failure, Neutral}, params: p, nested: true},
+		{callers: 3, calls: 1, ticks: 3, outcomes: verdicts, params: p, nested: true},
 	}
 }
 
@@ -358,6 +396,7 @@ func TestExplore_CarelessAdmissionsAreCaught(t *testing.T) {
 		{name: "the group's epoch is not carried", presentEpoch: true},
 		{name: "an answer is not counted", deafGroup: true},
 		{name: "by name, any tool of the group decides", anySource: true},
+		{name: "a call inside of the group's probe does not share it", sharesNone: true},
 	} {
 		caught := ""
 		for _, x := range shareScopes(false) {

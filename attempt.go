@@ -30,17 +30,14 @@ type CallInfo struct {
 // WithCallInfo returns a ctx for one guarded call, and the CallInfo that this call
 // fills in. Calls inside the tool function do not write there.
 func WithCallInfo(ctx context.Context) (context.Context, *CallInfo) {
-	o := frame.Of[CallInfo](ctx).Ask()
-	o.Info = new(CallInfo)
-	return &callFrame{Context: ctx, Options: &o}, o.Info
+	info := new(CallInfo)
+	return asking(ctx, func(o *askedOf) { o.Info = info }), info
 }
 
 // WithoutFallback returns a ctx for guarded calls that may not be served by a
 // substitute. A Partial handler is still asked.
 func WithoutFallback(ctx context.Context) context.Context {
-	o := frame.Of[CallInfo](ctx).Ask()
-	o.NoFallback = true
-	return &callFrame{Context: ctx, Options: &o}
+	return asking(ctx, func(o *askedOf) { o.NoFallback = true })
 }
 
 // WithoutProbe returns a ctx for calls that must not be the probe of a tool, such as a
@@ -48,8 +45,17 @@ func WithoutFallback(ctx context.Context) context.Context {
 // closed it, also while Available and Resolve say that a call would be admitted. It
 // holds for a Guard and a Gate, and for calls inside the tool function.
 func WithoutProbe(ctx context.Context) context.Context {
+	return asking(ctx, func(o *askedOf) { o.NoProbe = true })
+}
+
+// asking returns a ctx whose calls are asked for more than those of ctx. A nil ctx is
+// context.Background, as everywhere in this package.
+func asking(ctx context.Context, more func(*askedOf)) context.Context {
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	o := frame.Of[CallInfo](ctx).Ask()
-	o.NoProbe = true
+	more(&o)
 	return &callFrame{Context: ctx, Options: &o}
 }
 

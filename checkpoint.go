@@ -2,11 +2,13 @@ package toolhealth
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -29,14 +31,17 @@ const (
 type checkpointJSON struct {
 	Schema int              `json:"schema"`
 	At     time.Time        `json:"at"`
-	Tools  []checkpointTool `json:"tools"`
+	Tools  []checkpointItem `json:"tools"`
+	Groups []checkpointItem `json:"groups,omitempty"`
 	Sum    *string          `json:"sum,omitempty"`
 }
 
-// checkpointTool is what is known against one tool, in durations before and after At.
-type checkpointTool struct {
+// checkpointItem is what is known against one tool or group, in durations before and
+// after At.
+type checkpointItem struct {
 	Tool       string  `json:"tool,omitempty"`
-	Bytes      []byte  `json:"tool_base64,omitempty"` // a name that is not UTF-8
+	Group      string  `json:"group,omitempty"`
+	Bytes      []byte  `json:"name_base64,omitempty"` // instead, if the name is not UTF-8
 	State      State   `json:"state"`
 	Isolated   bool    `json:"isolated,omitempty"`
 	IsolatedBy string  `json:"isolated_by,omitempty"`
@@ -51,8 +56,8 @@ type checkpointTool struct {
 	Learned    seconds `json:"learned_lease_seconds,omitempty"`
 }
 
-// Checkpoint writes what is known against tools as one line of JSON, for [Registry.Restore]
-// after a restart: isolations with their operators, open breakers and their rest,
+// Checkpoint writes what is known against tools and groups as one line of JSON, for
+// [Registry.Restore] after a restart: isolations with their operators, open breakers and their rest,
 // throttles, streaks, failed probes and learned leases. What is known in favor of tools is
 // not in it: counters, scores and budgets begin anew with a process. A breaker that is
 // half-open is written as an open one whose probe is due, as its probe ends with the
@@ -63,12 +68,19 @@ type checkpointTool struct {
 // no call, and calls w.Write once. A nil or zero registry writes a checkpoint without
 // tools.
 func (r *Registry) Checkpoint(w io.Writer) error {
-	c := checkpointJSON{Schema: checkpointSchema, At: time.Now().UTC(), Tools: []checkpointTool{}}
+	c := checkpointJSON{Schema: checkpointSchema, At: time.Now().UTC(), Tools: []checkpointItem{}}
 	if !r.inert() {
 		now := r.now()
 		for _, n := range r.sorted() {
-			if t, ok := n.Value.save(n.Name(), now); ok {
+			e := &n.Value
+			if t, ok := saved(e.snap.Load(), now, e.isolatedBy); ok && t.identify(&t.Tool, n.Name()) {
 				c.Tools = append(c.Tools, t)
+			}
+		}
+		for n := range r.groups.All() {
+			g := &n.Value
+			if t, ok := saved(g.snap.Load(), now, g.isolator.of); ok && t.identify(&t.Group, g.name) {
+				c.Groups = append(c.Groups, t)
 			}
 		}
 	}
@@ -84,29 +96,31 @@ func (r *Registry) Checkpoint(w io.Writer) error {
 	return err
 }
 
-// save returns what is worth keeping of the tool, and false if that is nothing.
-func (e *entry) save(name string, now int64) (t checkpointTool, ok bool) {
-	s := e.snap.Load()
-	if s.Evicted || len(name) > maxSavedName {
-		return t, false
+// identify names t in its field of that, and reports false if the name is too long.
+func (t *checkpointItem) identify(field *string, name string) bool {
+	if *field = name; !utf8.ValidString(name) {
+		*field, t.Bytes = "", []byte(name)
 	}
+	return len(name) <= maxSavedName
+}
+
+// saved returns what is worth keeping of a breaker, without its name, and false if that
+// is nothing. by says who isolated it.
+func saved(s *machine.Snapshot, now int64, by func(epoch uint64) string) (t checkpointItem, ok bool) {
 	d := s.Save(now)
-	if !d.Worth() {
+	if s.Evicted || !d.Worth() {
 		return t, false
 	}
-	t = checkpointTool{
-		Tool: name, State: State(d.State), Isolated: d.Isolated, Limited: d.Limited, Reported: d.Hearsay,
+	t = checkpointItem{
+		State: State(d.State), Isolated: d.Isolated, Limited: d.Limited, Reported: d.Hearsay,
 		Age: seconds(d.Age), Down: seconds(d.Down), Wait: seconds(d.Wait), Streak: d.Streak, Kind: Kind(d.Kind),
 		Failed: d.Failed, Learned: seconds(d.Learned),
 	}
 	if t.Down == t.Age {
 		t.Down = 0
 	}
-	if !utf8.ValidString(name) {
-		t.Tool, t.Bytes = "", []byte(name)
-	}
 	if d.Isolated {
-		t.IsolatedBy = e.isolatedBy(s.Epoch)
+		t.IsolatedBy = by(s.Epoch)
 	}
 	return t, true
 }
@@ -127,7 +141,8 @@ func sealed(object []byte) []byte {
 type Restored struct {
 	Age      time.Duration // since it was written, by the wall clock; 0 if that went back
 	Tools    int           // tools that are again what they were
-	Isolated int           // of Tools, those that an operator holds
+	Groups   int           // groups that are
+	Isolated int           // of Tools and Groups, those that an operator holds
 	Stale    int           // left out, because they are too old to say anything
 	Skipped  int           // left out, because the tool is unknown, anything is known of it already, there is no room, or no rule opens it
 }
@@ -152,13 +167,31 @@ func (r *Registry) Restore(rd io.Reader) (Restored, error) {
 	}
 	res := Restored{Age: max(time.Since(c.At), 0)}
 	if r.inert() {
-		res.Skipped = len(c.Tools)
+		res.Skipped = len(c.Tools) + len(c.Groups)
 		return res, nil
 	}
-	for i := range c.Tools {
-		r.restore(&c.Tools[i], &res)
+	for _, t := range byWeight(c.Groups) {
+		r.restoreGroup(&t, &res)
+	}
+	for _, t := range byWeight(c.Tools) {
+		r.restoreTool(&t, &res)
 	}
 	return res, nil
+}
+
+// byWeight sorts items: what is isolated first, then what is open.
+func byWeight(all []checkpointItem) []checkpointItem {
+	weight := func(t *checkpointItem) int {
+		switch {
+		case t.Isolated:
+			return 0
+		case t.State != StateClosed:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(all, func(a, b checkpointItem) int { return weight(&a) - weight(&b) })
+	return all
 }
 
 // readCheckpoint reads a whole checkpoint and checks every part of it.
@@ -180,26 +213,34 @@ func readCheckpoint(rd io.Reader) (c checkpointJSON, err error) {
 		return c, fmt.Errorf("%w: the sum does not fit, so something in it has changed", ErrCheckpoint)
 	}
 	for i := range c.Tools {
-		if problem := c.Tools[i].check(); problem != "" {
+		if problem := c.Tools[i].check("tool", c.Tools[i].Group); problem != "" {
 			return c, fmt.Errorf("%w: tools[%d]: %s", ErrCheckpoint, i, problem)
+		}
+	}
+	for i := range c.Groups {
+		if problem := c.Groups[i].check("group", c.Groups[i].Tool); problem != "" {
+			return c, fmt.Errorf("%w: groups[%d]: %s", ErrCheckpoint, i, problem)
 		}
 	}
 	return c, nil
 }
 
-// name returns the name of the tool.
-func (t *checkpointTool) name() string {
+// name returns the name of the tool or the group.
+func (t *checkpointItem) name() string {
 	if len(t.Bytes) > 0 {
 		return string(t.Bytes)
 	}
-	return t.Tool
+	return cmp.Or(t.Tool, t.Group)
 }
 
-// check returns what is wrong with t, "" if nothing is.
-func (t *checkpointTool) check() string {
+// check returns what is wrong with t, which is a tool or a group, "" if nothing is. other
+// is the name that it must not have.
+func (t *checkpointItem) check(what, other string) string {
 	switch name := t.name(); {
+	case other != "":
+		return fmt.Sprintf("%.80q is no name of a %s", other, what)
 	case name == "" || len(name) > maxSavedName:
-		return fmt.Sprintf("tool has %d bytes, must have 1 to %d", len(name), maxSavedName)
+		return fmt.Sprintf("%s has %d bytes, must have 1 to %d", what, len(name), maxSavedName)
 	case min(t.Age, t.Down, t.Wait, t.Learned) < 0:
 		return "a duration is negative"
 	case t.Streak < 0:
@@ -211,7 +252,7 @@ func (t *checkpointTool) check() string {
 }
 
 // saved returns t as the machine knows it, after the time away.
-func (t *checkpointTool) saved(away time.Duration) machine.Saved {
+func (t *checkpointItem) saved(away time.Duration) machine.Saved {
 	d := machine.Saved{
 		State: machine.State(t.State), Isolated: t.Isolated, Limited: t.Limited, Hearsay: t.Reported,
 		Age: int64(t.Age), Down: int64(max(t.Down, t.Age)), Wait: int64(t.Wait), Streak: t.Streak, Kind: machine.Kind(t.Kind),
@@ -220,21 +261,28 @@ func (t *checkpointTool) saved(away time.Duration) machine.Saved {
 	return d.After(int64(away))
 }
 
-// restore gives one tool back what it was, and counts it.
-func (r *Registry) restore(t *checkpointTool, res *Restored) {
-	name, saved, now := t.name(), t.saved(res.Age), r.now()
-	p := r.params(name)
+// event returns the event that makes a breaker under p again what it was; nil, and counts
+// why, if there is none.
+func (t *checkpointItem) event(p *machine.Params, now int64, res *Restored) *machine.Event {
+	saved := t.saved(res.Age)
 	tooOld := res.Age > time.Duration(max(p.Patience(), int64(t.Wait)))
 	if !saved.Worth() || tooOld && !t.Isolated {
 		res.Stale++
-		return
+		return nil
 	}
 	ev := &machine.Event{Op: machine.OpRestore, Saved: &saved}
 	if next, _ := machine.Step(p.Initial, ev, now); next == p.Initial {
 		res.Skipped++
-		return
+		return nil
 	}
-	for {
+	return ev
+}
+
+// restoreTool gives one tool back what it was, and counts it.
+func (r *Registry) restoreTool(t *checkpointItem, res *Restored) {
+	name, now := t.name(), r.now()
+	ev := t.event(r.params(name), now, res)
+	for ev != nil {
 		n, _ := r.entry(name, now)
 		if n == nil || !n.Value.snap.Load().Fresh() || n.Value.stats.ended() > 0 {
 			res.Skipped++
@@ -251,6 +299,30 @@ func (r *Registry) restore(t *checkpointTool, res *Restored) {
 			n.Value.asides().isolator.note(isolation{a.Epoch, t.IsolatedBy})
 		}
 		n.Value.deliver(&a, owner{tool: n.Name()}, "", r.base, &r.hooks)
+		return
+	}
+}
+
+// restoreGroup is restoreTool for a group, which need not have tools yet.
+func (r *Registry) restoreGroup(t *checkpointItem, res *Restored) {
+	now := r.now()
+	ev := t.event(r.conf.Load().groupBreaker, now, res)
+	for ev != nil {
+		g := r.vacantGroup(t.name())
+		if g == nil || !g.snap.Load().Fresh() {
+			res.Skipped++
+			return
+		}
+		var a machine.Answer
+		if !g.apply(ev, now, nil, &a) {
+			continue // it has just left
+		}
+		res.Groups++
+		if t.Isolated {
+			res.Isolated++
+			g.isolator.note(isolation{a.Epoch, t.IsolatedBy})
+		}
+		g.deliver(&a, owner{group: g.name}, "", r.base, &r.hooks)
 		return
 	}
 }

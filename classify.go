@@ -553,6 +553,9 @@ func NoteOf(ctx context.Context) (Verdict, bool) {
 // WithNotes returns a ctx that takes notes of one attempt. A Guard makes its own; with
 // a Gate, give the ctx to the tool and then to [Permit.Done].
 func WithNotes(ctx context.Context) context.Context {
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	return &notedContext{ctx, new(atomic.Value)}
 }
 

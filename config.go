@@ -248,6 +248,11 @@ type Config struct {
 	// It is called at a tool's first call, and when it is asked whether a tool without an
 	// entry is available, from any goroutine: it must be quick, and say the same each
 	// time. If it panics, the tool has no group. SetConfig does not change it.
+	//
+	// What says that the server cannot be reached is a failure of kind connection that is
+	// retryable, and a timeout. A verdict of your own, as for [Registry.Record] and
+	// [Permit.Settle], has to say Retryable, too: without it the kind is that of an unknown
+	// host name or a bad certificate, which an argument of the tool may be at fault for.
 	Group func(tool string) string
 	// GroupBreaker is the configuration of every group's breaker. SlowCallDuration,
 	// FailureRate and MaxInFlight are rules for tools: there they are errors.
@@ -470,7 +475,8 @@ type Settings struct {
 	// Tools or was passed to Registry.Register.
 	MaxTools       int
 	RegisteredOnly bool
-	// GroupBreaker, GroupServerErrors and Group are those of Config.
+	// GroupBreaker, GroupServerErrors and Group are those of Config. SetSettings keeps the
+	// function that New was given.
 	GroupBreaker      BreakerConfig
 	GroupServerErrors bool
 	Group             func(tool string) string
@@ -632,17 +638,26 @@ func (s *Settings) grouping() func(tool string) string {
 	}
 }
 
-// regrouped returns a problem for each tool that s puts into another group than old did.
-func (s *Settings) regrouped(old *Settings) (p fields.Problems) {
-	if old == nil {
-		return nil
+// regrouped returns a problem for each tool that s puts into another group than old did,
+// or than groupOf says, which knows the tools that have been called.
+func (s *Settings) regrouped(old *Settings, groupOf func(tool string) (group string, called bool)) (p fields.Problems) {
+	stays := func(field, is, was string) {
+		p.Add(field, is, was+" as before: tools stay in their groups")
 	}
 	if s.GroupSeparator != old.GroupSeparator {
-		p.Add("group_separator", fmt.Sprintf("%.80q", s.GroupSeparator), fmt.Sprintf("%.80q as before: tools stay in their groups", old.GroupSeparator))
+		stays("group_separator", fmt.Sprintf("%.80q", s.GroupSeparator), fmt.Sprintf("%.80q", old.GroupSeparator))
+	}
+	if set := map[bool]string{true: "set", false: "nil"}; (s.Group == nil) != (old.Group == nil) {
+		stays("group", set[s.Group != nil], set[old.Group != nil])
 	}
 	for _, tool := range slices.Sorted(maps.Keys(s.Tools)) {
-		if before, ok := old.Tools[tool]; ok && before.Group != s.Tools[tool].Group {
-			p.Add(fields.Key("tools", tool)+".group", fmt.Sprintf("%.80q", s.Tools[tool].Group), fmt.Sprintf("%.80q as before: tools stay in their groups", before.Group))
+		group, listed := s.Tools[tool].Group, false
+		was, fixed := groupOf(tool)
+		if before, ok := old.Tools[tool]; ok {
+			was, listed = before.Group, true
+		}
+		if listed && group != was || !listed && fixed && group != "" && group != was {
+			stays(fields.Key("tools", tool)+".group", fmt.Sprintf("%.80q", group), fmt.Sprintf("%.80q", was))
 		}
 	}
 	return p

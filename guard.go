@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/toolhealth/toolhealth/internal/errfacts"
+	"github.com/toolhealth/toolhealth/internal/fields"
 	"github.com/toolhealth/toolhealth/internal/flight"
 	"github.com/toolhealth/toolhealth/internal/frame"
 	"github.com/toolhealth/toolhealth/internal/machine"
@@ -76,7 +77,7 @@ func NewGuard(gate *Gate, config GuardConfig) (*Guard, error) {
 // these are a substitute that is no known tool where RegisteredOnly is set, and
 // substitutes that make a circle. Two tools may stand in for each other.
 func New(s Settings) (*Guard, error) {
-	c, err := compileSettings(s, nil, nil)
+	c, err := compileSettings(s, s.problems(nil))
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func (g *Guard) SetSettings(s Settings) error {
 	if rules.settings == nil {
 		return errors.New("toolhealth: SetSettings: the guard was not made by New")
 	}
-	c, err := compileSettings(s, rules.settings, r.registered)
+	c, err := compileSettings(s, append(s.problems(r.registered), s.regrouped(rules.settings, r.groupOfCalled)...))
 	if err != nil {
 		return err
 	}
@@ -123,9 +124,9 @@ type compiledSettings struct {
 	settings *Settings // a copy
 }
 
-// compileSettings returns the parts, or every problem. old are those before, or nil.
-func compileSettings(s Settings, old *Settings, known func(tool string) bool) (*compiledSettings, error) {
-	if err := configError(append(s.problems(known), s.regrouped(old)...)); err != nil {
+// compileSettings returns the parts, or the problems as an error if there are any.
+func compileSettings(s Settings, problems fields.Problems) (*compiledSettings, error) {
+	if err := configError(problems); err != nil {
 		return nil, err
 	}
 	s = s.clone()

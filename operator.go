@@ -249,7 +249,7 @@ func (r *Registry) ResetGroup(group, by string) bool {
 // whether the group is held: not if its name is empty, or if there are MaxTools groups.
 func (r *Registry) IsolateGroup(group, by string) bool {
 	for !r.inert() {
-		g := r.groupToIsolate(group)
+		g := r.vacantGroup(group)
 		if g == nil {
 			return false
 		}
@@ -260,9 +260,9 @@ func (r *Registry) IsolateGroup(group, by string) bool {
 	return false
 }
 
-// groupToIsolate returns the group of this name, made if there is none; nil if there is
-// no room. It may leave the registry again until it is isolated.
-func (r *Registry) groupToIsolate(name string) *group {
+// vacantGroup returns the group of this name, made without tools if there is none; nil if
+// there is no room. It may leave the registry again until something is held against it.
+func (r *Registry) vacantGroup(name string) *group {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()

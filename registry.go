@@ -505,6 +505,16 @@ func (r *Registry) registered(tool string) bool {
 	return n != nil && !n.Value.place.In()
 }
 
+// groupOfCalled returns the group that a tool is in since its first call, "" for none,
+// and false if it has no entry.
+func (r *Registry) groupOfCalled(tool string) (group string, called bool) {
+	n := r.table.Get(tool)
+	if n == nil {
+		return "", false
+	}
+	return n.Value.group.named(), true
+}
+
 // known reports whether a tool without an entry would be admitted.
 func (r *Registry) known(tool string) bool {
 	if tool == "" {

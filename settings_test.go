@@ -535,4 +535,12 @@ toolhealth: config: tools["b"].group is "x", must be "" as before: tools stay in
 	assert.False(t, r.Available("a"), "both are in x, whose breaker has changed")
 	r.AllowRequest("mcp/a")
 	assert.Equal(t, "mcp", healthOf(t, r, "mcp/a").Group)
+	s.Tools["mcp/a"] = ToolSettings{Group: "other"}
+	assert.EqualError(t, g.SetSettings(s), `toolhealth: config: tools["mcp/a"].group is "other", must be "mcp" as before: tools stay in their groups`)
+	s.Tools["mcp/a"] = ToolSettings{Group: "mcp"}
+	assert.NoError(t, g.SetSettings(s))
+	s.GroupSeparator, s.Group = "", func(string) string { return "all" }
+	assert.ErrorContains(t, g.SetSettings(s), "toolhealth: config: group is set, must be nil as before: tools stay in their groups")
+	asked := newWith(t, Settings{Group: func(string) string { return "all" }})
+	assert.EqualError(t, asked.SetSettings(Settings{}), "toolhealth: config: group is nil, must be set as before: tools stay in their groups")
 }

@@ -102,7 +102,7 @@ func syncFolder(path string) error {
 // less is one second. A streak that has not opened its breaker yet is in the file only
 // after the next save.
 //
-// Each error of a save goes to fail, which may be nil; Keep goes on. Run it on a goroutine
+// Each error of a save goes to fail, which may be nil; Keep tries again after every. Run it on a goroutine
 // of your own, and wait for it before the process ends. No call of a tool ever waits for
 // it.
 func Keep(ctx context.Context, r *toolhealth.Registry, path string, every time.Duration, fail func(error)) {
@@ -119,7 +119,11 @@ func Keep(ctx context.Context, r *toolhealth.Registry, path string, every time.D
 	defer r.OnTransition(func(toolhealth.Transition) { note() })()
 	defer r.OnStatedWait(func(toolhealth.StatedWait) { note() })()
 	save := func() {
-		if err := Save(r, path); err != nil && fail != nil {
+		err := Save(r, path)
+		if err != nil {
+			note() // again, after every
+		}
+		if err != nil && fail != nil {
 			fail(err)
 		}
 	}

@@ -153,10 +153,13 @@ func (a *Attempt) Pause() (resume func()) {
 		return func() {}
 	}
 	a.tellLeases()
-	return sync.OnceFunc(func() {
-		a.resume()
-		a.tellLeases()
-	})
+	var once sync.Once // a OnceFunc panics if a hook ends the goroutine
+	return func() {
+		once.Do(func() {
+			a.resume()
+			a.tellLeases()
+		})
+	}
 }
 
 // pause reports false if a has ended, or is nil.

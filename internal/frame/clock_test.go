@@ -2,6 +2,8 @@ package frame
 
 import (
 	"context"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -347,6 +349,42 @@ func TestAttempt_LeaseIsToldWhatIsTrueLast(t *testing.T) {
 	}
 	first()
 	assert.Equal(t, []bool{true, false, true}, l.told)
+}
+
+// A hook that ends its goroutine while the lease is told does not silence the lease.
+func TestAttempt_LeaseIsToldAfterHookHasEndedGoroutine(t *testing.T) {
+	l := new(lease)
+	f := limited(t, t.Context(), Limits{Lease: l})
+	resume := f.Attempt.Pause()
+	l.during = func() {
+		l.during = nil
+		runtime.Goexit()
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		resume()
+	}()
+	<-done
+	_ = f.Attempt.Pause()
+	assert.Equal(t, []bool{true, true}, l.told, "the end of the first pause was not written down")
+}
+
+func TestAttempt_LeasesComeFromInsideOut(t *testing.T) {
+	one, two := new(lease), new(lease)
+	outer := limited(t, t.Context(), Limits{Lease: one})
+	middle := limited(t, outer, Limits{Whole: time.Hour})
+	inner := limited(t, middle, Limits{Lease: two})
+	assert.Equal(t, []Lease{two, one}, slices.Collect(inner.Attempt.Leases()))
+	for first := range inner.Attempt.Leases() {
+		assert.Equal(t, Lease(two), first)
+		break
+	}
+	assert.Same(t, inner.Attempt, Around(inner))
+	assert.Nil(t, Around(t.Context()))
+	assert.Empty(t, slices.Collect(Around(t.Context()).Leases()))
+	middle.Attempt.End()
+	assert.Equal(t, []Lease{two}, slices.Collect(inner.Attempt.Leases()), "not past an attempt that has ended")
 }
 
 func TestAttempt_Probe(t *testing.T) {

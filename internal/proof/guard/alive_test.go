@@ -435,3 +435,16 @@ func TestPause_IsNoTimeOfAttempt(t *testing.T) {
 		assert.Equal(t, []time.Duration{2 * time.Second, whole, 2 * time.Second, whole}, took)
 	})
 }
+
+// A nil ctx is context.Background for what asks something of a call, too.
+func TestGuard_NilContextCanAskOfCalls(t *testing.T) {
+	var none context.Context
+	g, err := toolhealth.New(toolhealth.Settings{})
+	require.NoError(t, err)
+	ctx, info := toolhealth.WithCallInfo(none)
+	for _, ctx := range []context.Context{ctx, toolhealth.WithoutProbe(none), toolhealth.WithoutFallback(none), toolhealth.WithNotes(none)} {
+		_, err := toolhealth.Call(ctx, g, "search", func(context.Context, string) (int, error) { return 1, nil })
+		assert.NoError(t, err)
+	}
+	assert.Equal(t, 1, info.Attempts)
+}

@@ -31,6 +31,7 @@ func sickRegistry() *toolhealth.Registry {
 	r.Hint("reported", toolhealth.HintDown, time.Minute)
 	r.Hint("shared", toolhealth.HintThrottled, time.Minute)
 	r.RecordSuccess("well", 0)
+	r.IsolateGroup("mcp", "bob")
 	return r
 }
 
@@ -59,7 +60,7 @@ func TestRegistry_RestoreGoesOnWhereItWas(t *testing.T) {
 		events := recordEvents(r)
 		res, err := r.Restore(bytes.NewReader(text))
 		require.NoError(t, err)
-		assert.Equal(t, toolhealth.Restored{Age: 5*time.Second + 3, Tools: 7, Isolated: 1}, res)
+		assert.Equal(t, toolhealth.Restored{Age: 5*time.Second + 3, Tools: 7, Groups: 1, Isolated: 2}, res)
 		assert.NotContains(t, namesOf(r), "well")
 		for name, h := range r.All() {
 			was := healthOf(t, a, name)
@@ -109,7 +110,7 @@ func TestRegistry_StaleCheckpointSaysNothingButIsolations(t *testing.T) {
 		assert.Equal(t, 1, res.Stale, "nothing is left of a throttle that is over")
 		time.Sleep(9*time.Minute + 1)
 		r, res = restored(t, text)
-		assert.Equal(t, toolhealth.Restored{Age: 10*time.Minute + 1, Tools: 1, Isolated: 1, Stale: 6}, res)
+		assert.Equal(t, toolhealth.Restored{Age: 10*time.Minute + 1, Tools: 1, Groups: 1, Isolated: 2, Stale: 6}, res)
 		assert.Equal(t, []string{"held"}, namesOf(r))
 		assert.Equal(t, "alice", healthOf(t, r, "held").IsolatedBy)
 	})
@@ -164,19 +165,70 @@ func TestRegistry_RestoreLeavesWhatIsKnown(t *testing.T) {
 	for _, r := range []*toolhealth.Registry{nil, new(toolhealth.Registry)} {
 		res, err = r.Restore(bytes.NewReader(text))
 		require.NoError(t, err)
-		assert.Equal(t, 7, res.Skipped)
+		assert.Equal(t, 8, res.Skipped)
 		assert.Contains(t, string(checkpointOf(t, r)), `"tools":[]`)
 	}
-	full := registryWith(t, func(c *toolhealth.Config) { c.MaxTools = 2 })
-	res, err = full.Restore(bytes.NewReader(text))
+}
+
+// Where there is room for two, it is for what an operator holds and for what is open.
+func TestRegistry_RestoreKeepsIsolationsFirst(t *testing.T) {
+	a := sickRegistry()
+	a.Isolate("zoo", "alice")
+	full := registryWith(t, func(c *toolhealth.Config) { c.MaxTools = 3 })
+	res, err := full.Restore(bytes.NewReader(checkpointOf(t, a)))
 	require.NoError(t, err)
-	assert.Equal(t, 7, res.Tools+res.Skipped)
-	assert.Equal(t, 2, full.Len())
+	assert.Equal(t, 5, res.Skipped)
+	assert.Equal(t, []string{"down", "held", "zoo"}, namesOf(full))
+}
+
+// A group is held, or open, after a restart as before, also before its tools are called.
+func TestRegistry_RestoreBringsGroupsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := grouped(t, nil)
+		kill(t, a, "dead")
+		for i := range 2 {
+			ask(t, a, fmt.Sprint("ill/", i), dead)
+		}
+		a.Registry.IsolateGroup("held", "ada")
+		a.Registry.IsolateGroup("\xff", "ada")
+		ask(t, a, "well/a", toolhealth.Verdict{})
+		text := checkpointOf(t, a.Registry)
+		time.Sleep(10 * time.Second)
+		b := grouped(t, nil)
+		events := recordEvents(b.Registry)
+		res, err := b.Registry.Restore(bytes.NewReader(text))
+		require.NoError(t, err)
+		assert.Equal(t, []int{4, 2}, []int{res.Groups, res.Isolated})
+		assert.Len(t, events.Of(""), 3, "of the groups that are open")
+		health := make(map[string]toolhealth.GroupHealth)
+		for _, h := range b.Registry.HealthSummary().Groups {
+			health[h.Group] = h
+		}
+		for _, name := range []string{"held", "\xff"} {
+			assert.Equal(t, []any{toolhealth.StopIsolated, "ada"}, []any{health[name].Reason, health[name].IsolatedBy}, "%q", name)
+		}
+		assert.NotContains(t, health, "well")
+		assert.Equal(t, []any{toolhealth.StateOpen, 20 * time.Second}, []any{health["dead"].State, health["dead"].RetryAfter})
+		assert.False(t, b.Registry.Available("held/new"))
+		assert.False(t, ask(t, b, "dead/new", toolhealth.Verdict{}))
+		assert.Equal(t, 2, health["ill"].ConsecutiveFailures)
+		ask(t, b, "ill/new", dead)
+		assert.False(t, b.Registry.Available("ill/other"), "two before the restart and one after it")
+		time.Sleep(20 * time.Second)
+		assert.True(t, ask(t, b, "dead/new", toolhealth.Verdict{}))
+		assert.True(t, ask(t, b, "dead/other", toolhealth.Verdict{}), "the probe has brought all back")
+		res, err = b.Registry.Restore(bytes.NewReader(text))
+		require.NoError(t, err)
+		assert.Equal(t, 0, res.Groups, "twice is as once")
+	})
 }
 
 func TestRegistry_WrongCheckpointChangesNothing(t *testing.T) {
 	const at = `"at":"2026-01-01T00:00:00Z"`
 	for text, problem := range map[string]string{
+		`{"schema":1,` + at + `,"groups":[{"group":"a","state":"open"},{"tool":"b","state":"open"}]}`: `groups[1]: "b" is no name of a group`,
+		`{"schema":1,` + at + `,"groups":[{"group":"","state":"open"}]}`:                              "groups[0]: group has 0 bytes",
+		`{"schema":1,` + at + `,"tools":[{"tool":"a","group":"b","state":"open"}]}`:                   `tools[0]: "b" is no name of a tool`,
 		"": "", "{": "", "null": "schema is 0, must be 1", "[]": "", `{"schema":2,` + at + `}`: "schema is 2, must be 1",
 		`{"schema":1,` + at + `,"tools":[{"tool":"a","state":"open"},{"tool":"x","state":"ajar"}]}`:                     "ajar",
 		`{"schema":1,` + at + `,"tools":[{"tool":"a","state":"open"},{"tool":3}]}`:                                      "",
@@ -222,6 +274,14 @@ func TestRegistry_AbsurdCheckpointIsBounded(t *testing.T) {
 	}
 }
 
+// heldGroups returns the groups, and who holds them.
+func heldGroups(r *toolhealth.Registry) (held []string) {
+	for _, h := range r.HealthSummary().Groups {
+		held = append(held, h.Group+" by "+h.IsolatedBy)
+	}
+	return held
+}
+
 // Cut or changed at any byte it is an error, or says what it said.
 func TestRegistry_TornCheckpointInventsNothing(t *testing.T) {
 	synctest.Test(t, tear)
@@ -237,10 +297,12 @@ func tear(t *testing.T) {
 		if err != nil {
 			require.ErrorIs(t, err, toolhealth.ErrCheckpoint)
 			require.Zero(t, r.Len(), "%q", text)
+			require.Empty(t, heldGroups(r), "%q", text)
 			return
 		}
 		harmless++
 		require.Equal(t, namesOf(want), namesOf(r), "%q", text)
+		require.Equal(t, []string{"mcp by bob"}, heldGroups(r), "%q", text)
 		for name, h := range r.All() {
 			was := healthOf(t, want, name)
 			require.Equal(t, was.State, h.State)

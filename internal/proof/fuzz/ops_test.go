@@ -47,6 +47,10 @@ var storySeeds = []string{
 	"\x01\x01\x01\x03\x00" + "\x01\x01\x01\x00\x00" + "fa\x01" + cooldown + "pa" + "ta\x02\x01" + "k\x01" + lease + "s\x01\x00" + cooldown + "pa" + lease + "qa",
 	// A throttle while closed, then a failure: the longer of both waits counts.
 	"\x01\x01\x01\x01\x00" + "\x01\x02\x02\x00\x00" + "papa" + "s\x01\x17" + "s\x05\x01" + cooldown + "qa" + "ta\x00\x00\x00" + "qa",
+	// Others report the tool down, bring its probe forward, and suspect it after it works.
+	"\x02\x01\x01\x00\x00" + "\x01\x01\x01\x00\x00" + "ha\x01\x02" + "qa" + "ha\x04\x06" + "ta\x03\x00" + "pa" + "s\x01\x00" + "ha\x00\x03" + "va\x02\x00",
+	// A probe of its own has closed it, so others are not believed.
+	"\x02\x01\x01\x00\x00" + "\x01\x01\x01\x00\x00" + "fa\x01" + cooldown + "pa" + "s\x01\x00" + "ha\x01\x02" + "qa",
 	// Operators, reconfiguration, removal and a substitute.
 	"\x02\x01\x01\x00\x41" + "\x01\x01\x01\x00\x00" + "fa\x03" + "wa" + "ia" + "wa" + "xa" + "s\x01\x00" + "fb\x01" + "wb" + "ma" + "c\x00\x00\x00\x00\x00\x01\x01\x01\x01\x01" + "qb",
 }
@@ -181,6 +185,7 @@ func (s *teller) readConfig() toolhealth.Config {
 		}
 		if extra/128 == 1 {
 			c.MaxStatedWait = [2]time.Duration{35 * time.Second, toolhealth.Off}[extra%2]
+			c.MaxHintDuration = [2]time.Duration{50 * time.Second, toolhealth.Off}[extra/2%2]
 		}
 		if i == 0 {
 			config.Breaker = offWhereZero(c)
@@ -199,6 +204,7 @@ func (s *teller) readConfig() toolhealth.Config {
 			MaxOpen: c.MaxOpenDuration, MaxStated: stated, Growth: int(c.RecoveryGrowth), ProbeSuccesses: c.ProbeSuccesses,
 			Slow: c.SlowCallDuration, Window: c.FailureWindow, Rate: int(c.FailureRate * 1e6),
 			RateWindow: c.FailureRateWindow, RateMinCalls: c.FailureRateMinCalls,
+			MaxHint: max(cmp.Or(c.MaxHintDuration, 10*time.Minute), 0),
 		}
 	}
 	return config
@@ -244,7 +250,7 @@ func (s *teller) String() string {
 
 // opLetters are the letters of the operations. Those that drive the story occur more
 // than once: ask for a permit, settle one, let time pass.
-const opLetters = "papwqsdsdsrkvvfftututunixzcm"
+const opLetters = "papwqsdsdsrkvvfftututunixzcmhh"
 
 // next plays one operation.
 func (s *teller) next() {
@@ -297,6 +303,8 @@ func (s *teller) next() {
 				p.happened(p.b.Configure(s.now(), s.current[i]))
 			}
 		}
+	case 'h':
+		s.hint(name())
 	case 't', 'u':
 		s.advance()
 	case 'm':
@@ -484,6 +492,20 @@ func (s *teller) keepAlive() {
 	}
 }
 
+// hint says what another replica knows. Of a tool without an entry, two hints make one.
+func (s *teller) hint(name string) {
+	kind := toolhealth.HintKind(s.byte() % 5)
+	wait := pick(s, time.Second, 0, 40*time.Second, time.Hour, -1, math.MaxInt64, 7)
+	s.tell("hint for %s: %v for %v", name, kind, wait)
+	makes := kind == toolhealth.HintDown || kind == toolhealth.HintThrottled
+	known := s.tools[name] != nil || makes
+	if known { // the hook hears of the pair
+		p := s.pair(name)
+		p.happened(p.b.Hear(s.now(), kind.String(), wait))
+	}
+	require.Equal(s.t, known, s.r.Hint(name, kind, wait), s)
+}
+
 func (s *teller) record(name string) {
 	v := s.readVerdict()
 	took := pick(s, 0, -1, time.Second, 31*time.Second, math.MaxInt64, 2)
@@ -571,6 +593,7 @@ func (s *teller) compare() {
 			},
 			ConsecutiveFailures: seen.Streak, RefusedInRow: uint64(p.s.InRow), Trips: uint64(seen.Trips), Epoch: uint64(seen.Epoch),
 			Since: s.start.Add(seen.Since), InFlight: out, RejectedInRow: uint64(p.s.UselessRow),
+			Suspected: seen.State == "closed" && seen.Suspected > s.now(), Reported: seen.State == "open" && seen.Hearsay,
 			DownSince:      s.at(seen.DownSince, seen.State != "closed"),
 			LastFailureAt:  s.at(p.s.LastBad, len(p.s.Bad) > 0),
 			LastRejectedAt: s.at(p.s.LastReject, len(p.s.Rejections) > 0),

@@ -37,7 +37,7 @@ func FuzzOps(f *testing.F) {
 
 // storySeeds lead the fuzzer to cases that it would take a long time to find. Five bytes
 // configure each of the two tools (see readConfig), then operations follow: a letter
-// and its arguments (see next).
+// and its arguments (see next). With a first byte above 127 the tools are in one group.
 var storySeeds = []string{
 	// Two probes have to succeed; a late failure between them starts the count again.
 	twoProbes + "pa" + "s\x01\x01" + cooldown + "pa" + "s\x01\x00" + "va\x01\x00" + cooldown + "pa" + "s\x01\x00" + "pa",
@@ -51,6 +51,14 @@ var storySeeds = []string{
 	"\x02\x01\x01\x00\x00" + "\x01\x01\x01\x00\x00" + "ha\x01\x02" + "qa" + "ha\x04\x06" + "ta\x03\x00" + "pa" + "s\x01\x00" + "ha\x00\x03" + "va\x02\x00",
 	// A probe of its own has closed it, so others are not believed.
 	"\x02\x01\x01\x00\x00" + "\x01\x01\x01\x00\x00" + "fa\x01" + cooldown + "pa" + "s\x01\x00" + "ha\x01\x02" + "qa",
+	// The server of both tools cannot be reached, then can: one probe serves both.
+	"\x8e\x01\x01\x00\x00" + "\x04\x01\x01\x00\x00" + "ya\x00\x00" + "yb\x00\x00" + "qapb" + "ta\x03\x00" + "paqb" + "ta\x08\x00" + "paqb" + "s\x01\x00" + "paqb",
+	// A tool and its group both refuse: the longer wait counts.
+	"\x85\x01\x01\x00\x00" + "\x04\x01\x01\x00\x00" + "ya\x00\x00" + "yb\x00\x00" + "qapa",
+	// Time-outs of one tool in a row count once.
+	"\x8f\x01\x01\x00\x00" + "\x04\x01\x01\x00\x00" + "ya\x01\x01" + "qb" + "yb\x01\x00" + "qb",
+	// An operator holds the group of tools that come and go.
+	"\x8e\x01\x01\x00\x00" + "\x04\x01\x01\x00\x00" + "pa" + "g" + "maqb" + "s\x01\x00" + "jpb" + "yb\x00\x00" + "mbqa",
 	// Operators, reconfiguration, removal and a substitute.
 	"\x02\x01\x01\x00\x41" + "\x01\x01\x01\x00\x00" + "fa\x03" + "wa" + "ia" + "wa" + "xa" + "s\x01\x00" + "fb\x01" + "wb" + "ma" + "c\x00\x00\x00\x00\x00\x01\x01\x01\x01\x01" + "qb",
 }
@@ -71,8 +79,17 @@ type teller struct {
 	routed  *toolhealth.Gate
 	current [2]model.Config
 	tools   map[string]*toolPair
+	grouped bool      // both tools are in theGroup
+	group   *toolPair // the model's side of it; nil while there is none
 	permits []*permitPair
 	told    []func() string
+}
+
+const theGroup = "server"
+
+// groupConfig is that of the group's breaker.
+var groupConfig = toolhealth.BreakerConfig{
+	FailureThreshold: 2, RecoveryDuration: 10 * time.Second, ProbeTimeout: 5 * time.Second, MaxOpenDuration: time.Minute, RecoveryGrowth: 2,
 }
 
 // toolPair is one tool in the model, with the transitions that the model expects and
@@ -91,8 +108,16 @@ type permitPair struct {
 	pair  *toolPair // not in tools any more if the tool was removed
 	epoch int
 	probe bool
+	group groupTicket
 	start time.Duration
 	spent bool
+}
+
+// groupTicket is what a permit has from the group.
+type groupTicket struct {
+	of    *toolPair // nil without a group
+	epoch int
+	probe bool
 }
 
 var names = [2]string{"a", "b"}
@@ -125,7 +150,11 @@ func TestRegistry_AgreesWithModel(t *testing.T) {
 
 func tellStory(t *testing.T, story []byte) {
 	s := &teller{t: t, story: story, start: time.Now(), tools: map[string]*toolPair{}}
+	s.grouped = len(story) > 0 && story[0] >= 128
 	config := s.readConfig()
+	if s.grouped {
+		config.Group = func(string) string { return theGroup }
+	}
 	r, err := toolhealth.NewRegistryWithConfig(config)
 	require.NoError(t, err)
 	router, err := toolhealth.NewHealthRouter(map[string][]string{"a": {"b"}, "b": {"a"}})
@@ -142,7 +171,11 @@ func tellStory(t *testing.T, story []byte) {
 }
 
 func (s *teller) hear(tr toolhealth.Transition) {
-	s.tools[tr.Tool].heard = append(s.tools[tr.Tool].heard, model.Event{
+	p := s.tools[tr.Tool]
+	if tr.Group != "" && tr.Tool == "" {
+		p = s.group
+	}
+	p.heard = append(p.heard, model.Event{
 		From: tr.From.String(), To: tr.To.String(), Cause: tr.Cause.String(), Epoch: int(tr.Epoch),
 		When: tr.When.Sub(s.start), Streak: tr.Streak, Kind: tr.Kind.String(), Wait: tr.Wait,
 	})
@@ -164,7 +197,7 @@ func (s *teller) byte() byte {
 func pick[T any](s *teller, values ...T) T { return values[int(s.byte())%len(values)] }
 
 func (s *teller) readConfig() toolhealth.Config {
-	config := toolhealth.Config{Tools: map[string]toolhealth.BreakerConfig{}}
+	config := toolhealth.Config{Tools: map[string]toolhealth.BreakerConfig{}, GroupBreaker: groupConfig}
 	for i := range names {
 		c := toolhealth.BreakerConfig{
 			FailureThreshold: pick(s, 0, 1, 1, 1, 2, 3),
@@ -226,8 +259,52 @@ func offWhereZero(c toolhealth.BreakerConfig) toolhealth.BreakerConfig {
 func (s *teller) pair(name string) *toolPair {
 	if s.tools[name] == nil {
 		s.tools[name] = &toolPair{b: model.New(s.current[slices.Index(names[:], name)]), s: model.NewStats()}
+		s.join()
 	}
 	return s.tools[name]
+}
+
+// join makes the model's side of the group, if there is to be one and is none.
+func (s *teller) join() {
+	if s.grouped && s.group == nil {
+		s.group = &toolPair{b: model.New(model.Config{
+			Threshold: groupConfig.FailureThreshold, Recovery: groupConfig.RecoveryDuration, Lease: groupConfig.ProbeTimeout,
+			MaxOpen: groupConfig.MaxOpenDuration, MaxStated: groupConfig.MaxOpenDuration, Growth: 2, MaxHint: 10 * time.Minute,
+		})}
+	}
+}
+
+// part drops the group with its last tool, unless something is held against it: then it
+// stays, as there is room.
+func (s *teller) part() {
+	if s.group != nil && len(s.tools) == 0 && s.group.b.State == "closed" && s.group.b.Streak == 0 {
+		s.group = nil
+	}
+}
+
+// source is the number of a tool in its group.
+func source(name string) int { return slices.Index(names[:], name) + 1 }
+
+// lookAtGroup is what the group would answer; "none" without one.
+func (s *teller) lookAtGroup() model.Answer {
+	if s.group == nil {
+		return model.Answer{Reason: "none"}
+	}
+	return s.group.b.Look(s.now())
+}
+
+// look is what a tool would answer, and whether its group refuses.
+func (s *teller) look(p *toolPair) (a model.Answer, byGroup bool) {
+	group := s.lookAtGroup()
+	a = model.Answer{Reason: "none"}
+	if p != nil {
+		a = p.b.Look(s.now())
+	}
+	a.Wait = max(a.Wait, group.Wait)
+	if a.Reason == "none" && group.Reason != "none" {
+		return group, true
+	}
+	return a, false
 }
 
 func (p *toolPair) happened(events []model.Event) { p.expected = append(p.expected, events...) }
@@ -250,7 +327,7 @@ func (s *teller) String() string {
 
 // opLetters are the letters of the operations. Those that drive the story occur more
 // than once: ask for a permit, settle one, let time pass.
-const opLetters = "papwqsdsdsrkvvfftututunixzcmhh"
+const opLetters = "papwqsdsdsrkvvfftututunixzcmhhgjyy"
 
 // next plays one operation.
 func (s *teller) next() {
@@ -303,15 +380,48 @@ func (s *teller) next() {
 				p.happened(p.b.Configure(s.now(), s.current[i]))
 			}
 		}
+		if s.group != nil {
+			s.group.happened(s.group.b.Configure(s.now(), s.group.b.Config))
+		}
 	case 'h':
 		s.hint(name())
+	case 'g', 'j':
+		s.operateGroup(op == 'g')
+	case 'y': // the server cannot be reached, or does not answer
+		n := name()
+		v := toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Retryable: true}
+		v.Kind = pick(s, toolhealth.KindConnection, toolhealth.KindTimeout)
+		for range 1 + s.byte()%2 {
+			s.recordOutcome(n, v, time.Millisecond)
+		}
 	case 't', 'u':
 		s.advance()
 	case 'm':
 		n := name()
 		s.tell("remove %s", n)
-		require.Equal(s.t, s.tools[n] != nil, s.r.Remove(n), s)
-		delete(s.tools, n)
+		known := s.tools[n] != nil
+		require.Equal(s.t, known, s.r.Remove(n), s)
+		if delete(s.tools, n); known {
+			s.part()
+		}
+	}
+}
+
+// operateGroup isolates the group, which makes one, or resets it.
+func (s *teller) operateGroup(isolate bool) {
+	if !s.grouped {
+		return
+	}
+	s.tell("operate the group, isolate: %v", isolate)
+	if isolate {
+		s.join()
+		require.True(s.t, s.r.IsolateGroup(theGroup, ""), s)
+		s.group.happened(s.group.b.Isolate(s.now()))
+		return
+	}
+	require.Equal(s.t, s.group != nil, s.r.ResetGroup(theGroup, ""), s)
+	if s.group != nil {
+		s.group.happened(s.group.b.Reset(s.now()))
 	}
 }
 
@@ -340,22 +450,32 @@ func (s *teller) ask(name string) {
 	s.tell("ask %s", name)
 	before := s.r.Available(name)
 	ok := s.r.AllowRequest(name)
-	a := s.expectAnswer(name)
+	a, _, _ := s.expectAnswer(name)
 	require.Equal(s.t, a.Reason == "none", ok, s)
 	require.Equal(s.t, before, ok, s)
 }
 
-// expectAnswer makes the model's side of an admission and returns its answer.
-func (s *teller) expectAnswer(name string) model.Answer {
+// expectAnswer makes the model's side of an admission and returns its answer, and what
+// the call has from the group.
+func (s *teller) expectAnswer(name string) (a model.Answer, ticket groupTicket, byGroup bool) {
 	p := s.pair(name)
-	a, events := p.b.Ask(s.now())
-	p.happened(events)
+	a, byGroup = s.look(p)
+	if s.group != nil && p.b.Look(s.now()).Reason == "none" {
+		in, events := s.group.b.AskAs(s.now(), source(name))
+		s.group.happened(events)
+		ticket = groupTicket{s.group, s.group.b.Epoch, in.Probe}
+	}
+	if !byGroup {
+		own, events := p.b.Ask(s.now())
+		p.happened(events)
+		a.Reason, a.Probe, a.Epoch = own.Reason, own.Probe, own.Epoch
+	}
 	if a.Reason == "none" {
 		p.s.Admit()
 	} else {
 		p.s.Refuse(a.Reason)
 	}
-	return a
+	return a, ticket, byGroup
 }
 
 func (s *teller) allow(gate *toolhealth.Gate, name string) {
@@ -363,25 +483,28 @@ func (s *teller) allow(gate *toolhealth.Gate, name string) {
 	s.pair(name)
 	got := &permitPair{name: name, start: s.now()}
 	permit, err := gate.Allow(context.Background(), name)
-	a := s.expectAnswer(name)
+	a, ticket, byGroup := s.expectAnswer(name)
 	first := a
 	if a.Reason != "none" && gate.Router != nil {
 		for _, other := range names {
 			if other == name {
 				continue
 			}
-			if p := s.tools[other]; p == nil || p.b.Look(s.now()).Reason == "none" {
+			if free, _ := s.look(s.tools[other]); free.Reason == "none" {
 				got.name = other
-				a = s.expectAnswer(other)
+				a, ticket, _ = s.expectAnswer(other)
 			}
 		}
 	}
 	if a.Reason != "none" {
 		var refusal *toolhealth.Refusal
 		require.ErrorAs(s.t, err, &refusal, s)
-		p := s.tools[name]
+		p, inRow, group := s.tools[name], s.tools[name].s.InRow, ""
+		if byGroup {
+			p, group = s.group, theGroup
+		}
 		require.Equal(s.t, toolhealth.Refusal{
-			Tool: name, Reason: refusal.Reason, RetryAfter: first.Wait, Streak: p.b.Streak, Kind: refusal.Kind, InRow: uint64(p.s.InRow),
+			Tool: name, Reason: refusal.Reason, RetryAfter: first.Wait, Group: group, Streak: p.b.Streak, Kind: refusal.Kind, InRow: uint64(inRow),
 		}, *refusal, s)
 		require.Equal(s.t, [2]string{first.Reason, p.b.Kind}, [2]string{refusal.Reason.Detail(), refusal.Kind.String()}, s)
 		require.ErrorIs(s.t, err, toolhealth.ErrRefused)
@@ -389,9 +512,9 @@ func (s *teller) allow(gate *toolhealth.Gate, name string) {
 	}
 	require.NoError(s.t, err, s)
 	require.Equal(s.t, got.name, permit.Tool(), s)
-	require.Equal(s.t, a.Probe, permit.Probe(), s)
+	require.Equal(s.t, a.Probe || ticket.probe, permit.Probe(), s)
 	require.True(s.t, permit.Tracked())
-	got.epoch, got.probe, got.pair = a.Epoch, a.Probe, s.tools[got.name]
+	got.epoch, got.probe, got.pair, got.group = a.Epoch, a.Probe, s.tools[got.name], ticket
 	got.real = &permit
 	s.permits = append(s.permits, got)
 }
@@ -423,6 +546,7 @@ func (s *teller) readVerdict() toolhealth.Verdict {
 	switch v.Outcome {
 	case toolhealth.OutcomeFailure:
 		v.Kind = toolhealth.Kind(b/5%15 + 1)
+		v.Retryable = b/5%2 == 0
 		v.RetryAfter = [4]time.Duration{0, 0, 40 * time.Second, time.Hour}[b/5/15]
 	case toolhealth.OutcomeRejected:
 		v.NotSent = b/5%4 == 1
@@ -453,9 +577,43 @@ func (s *teller) settle() {
 	p.spent = true
 	took := s.now() - p.start
 	p.pair.s.End(s.now(), v.Outcome.String(), v.Kind.String(), took)
+	s.tellGroup(p.name, v, took, p.group)
 	if p.pair == s.tools[p.name] { // if the tool was removed, the report reaches no breaker
 		p.pair.happened(p.pair.b.Report(s.now(), s.report(p.pair, v, took, model.Report{Probe: p.probe, Epoch: p.epoch})))
 	}
+}
+
+// tellGroup tells the model's group of the end of a call, which has a ticket of it unless
+// it was made by name.
+func (s *teller) tellGroup(name string, v toolhealth.Verdict, took time.Duration, ticket groupTicket) {
+	g := ticket.of
+	if g == nil {
+		return
+	}
+	r := model.Report{
+		Probe: ticket.probe, Epoch: ticket.epoch, Outcome: "neutral", Kind: v.Kind.String(), Took: max(took, 0),
+		Source: source(name), Once: v.Kind == toolhealth.KindTimeout && !v.NotSent, ByName: ticket.epoch == 0,
+	}
+	switch v.Outcome {
+	case toolhealth.OutcomeSuccess, toolhealth.OutcomeThrottled:
+		r.Outcome = "success"
+	case toolhealth.OutcomeRejected:
+		if !v.NotSent {
+			r.Outcome = "success"
+		}
+	case toolhealth.OutcomeFailure:
+		switch v.Kind {
+		case toolhealth.KindTimeout:
+			r.Outcome = "failure"
+		case toolhealth.KindConnection:
+			if v.Retryable {
+				r.Outcome = "failure"
+			}
+		case toolhealth.KindServerError, toolhealth.KindContract, toolhealth.KindRateLimited, toolhealth.KindQuotaExhausted:
+			r.Outcome = "success"
+		}
+	}
+	g.happened(g.b.Report(s.now(), r))
 }
 
 func (s *teller) report(p *toolPair, v toolhealth.Verdict, took time.Duration, r model.Report) model.Report {
@@ -474,6 +632,9 @@ func (s *teller) release() {
 	}
 	s.tell("release %s of epoch %d (probe %v, spent %v)", p.name, p.epoch, p.probe, p.spent)
 	p.real.Release()
+	if !p.spent && p.group.probe {
+		p.group.of.happened(p.group.of.b.Release(s.now(), p.group.epoch))
+	}
 	if !p.spent && p.probe && p.pair == s.tools[p.name] {
 		p.pair.happened(p.pair.b.Release(s.now(), p.epoch))
 	}
@@ -487,6 +648,9 @@ func (s *teller) keepAlive() {
 	}
 	s.tell("keepalive %s of epoch %d (probe %v, spent %v)", p.name, p.epoch, p.probe, p.spent)
 	p.real.KeepAlive()
+	if !p.spent && p.group.probe {
+		p.group.of.happened(p.group.of.b.KeepAlive(s.now(), p.group.epoch))
+	}
 	if !p.spent && p.probe && p.pair == s.tools[p.name] {
 		p.pair.happened(p.pair.b.KeepAlive(s.now(), p.epoch))
 	}
@@ -524,6 +688,7 @@ func (s *teller) recordOutcome(name string, v toolhealth.Verdict, took time.Dura
 		s.r.Record(name, v, took)
 	}
 	p.s.End(s.now(), v.Outcome.String(), v.Kind.String(), took)
+	s.tellGroup(name, v, took, groupTicket{of: s.group})
 	p.happened(p.b.Report(s.now(), s.report(p, v, took, model.Report{ByName: true})))
 }
 
@@ -563,13 +728,17 @@ func (s *teller) compare() {
 		p := s.tools[name]
 		h, ok := s.r.Health(name)
 		require.Equal(s.t, p != nil, ok, s)
+		a, byGroup := s.look(p)
+		require.Equal(s.t, a.Reason == "none", s.r.Available(name), s)
 		if p == nil {
-			require.True(s.t, s.r.Available(name))
 			continue
 		}
 		seen := p.b
 		seen.Tick(s.now())
-		a := p.b.Look(s.now())
+		probeDue, group := p.b.Look(s.now()).Probe && !byGroup, ""
+		if s.grouped {
+			group = theGroup
+		}
 		out := uint64(0)
 		for _, permit := range s.permits {
 			if permit.pair == p && !permit.spent {
@@ -583,7 +752,7 @@ func (s *teller) compare() {
 		requireQuantiles(s.t, p.s.Good, h.Counts)
 		require.Equal(s.t, toolhealth.ToolHealth{
 			Tool: name, Status: h.Status, State: h.State, Reason: h.Reason, LastFailure: h.LastFailure, Score: h.Score,
-			Available: a.Reason == "none", ProbeDue: a.Probe, RetryAfter: a.Wait,
+			Available: a.Reason == "none", ProbeDue: probeDue, RetryAfter: a.Wait, Group: group,
 			Counts: toolhealth.Counts{
 				Successes: uint64(len(p.s.Good)), Failures: uint64(len(p.s.Bad)), ByKind: byKind(s, p.s.ByKind),
 				Rejected: sum(p.s.Rejections), Throttled: uint64(p.s.Throttled), Neutral: sum(p.s.Neutrals), Refused: sum(p.s.Refusals),
@@ -603,7 +772,25 @@ func (s *teller) compare() {
 			reasons[reason.Detail()] = int(n)
 		}
 		require.Equal(s.t, p.s.Refusals, reasons, s)
-		require.Equal(s.t, a.Reason == "none", s.r.Available(name), s)
 		require.Equal(s.t, p.expected, p.heard, s)
 	}
+	s.compareGroup()
+}
+
+func (s *teller) compareGroup() {
+	groups := s.r.HealthSummary().Groups
+	if s.group == nil {
+		require.Empty(s.t, groups, s)
+		return
+	}
+	require.Len(s.t, groups, 1, s)
+	require.Equal(s.t, s.group.expected, s.group.heard, s)
+	h, seen, a := groups[0], s.group.b, s.lookAtGroup()
+	seen.Tick(s.now())
+	require.Equal(s.t, fmt.Sprint(seen.State, " ", a.Reason, " ", seen.Kind), fmt.Sprint(h.State, " ", h.Reason.Detail(), " ", h.LastFailure), s)
+	require.Equal(s.t, toolhealth.GroupHealth{
+		Group: theGroup, State: h.State, Available: a.Reason == "none", ProbeDue: a.Probe, Reason: h.Reason, RetryAfter: a.Wait,
+		ConsecutiveFailures: seen.Streak, LastFailure: h.LastFailure, Trips: uint64(seen.Trips), Epoch: uint64(seen.Epoch),
+		Since: s.start.Add(seen.Since), DownSince: s.at(seen.DownSince, seen.State != "closed"), Tools: len(s.tools),
+	}, h, s)
 }

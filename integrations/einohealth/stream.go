@@ -132,6 +132,9 @@ func (r *relay[Chunk]) pass(i item[Chunk]) (last bool) {
 	switch {
 	case i.err == io.EOF:
 		r.flight.Done(nil)
+		if !r.said { // of no chunk at all eino makes an error
+			r.to.Send(r.say(""), nil)
+		}
 		return true
 	case i.err != nil && !isNamedEnd(i.err):
 		r.fail(i.err)

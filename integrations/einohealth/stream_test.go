@@ -331,3 +331,36 @@ func TestStream_OpenedTooLateIsClosed(t *testing.T) {
 		assert.True(t, closed)
 	})
 }
+
+// Without the middleware, a stream of no chunks ends the run.
+func TestStream_EmptyIsEmptyText(t *testing.T) {
+	for kind, tl := range enhanced(says(0, nil)) {
+		for _, how := range []string{"Generate", "Stream"} {
+			t.Run(kind+" by "+how, func(t *testing.T) {
+				guard := newGuard(t)
+				answer, err := run(t.Context(), newAgent(t, guard, calls("t", 1), tl), how)
+				require.NoError(t, err)
+				assert.Equal(t, "I read: ", answer.Content)
+				assert.EqualValues(t, 1, health(t, guard, "t").Successes)
+			})
+		}
+	}
+}
+
+// The caller's deadline is no word of the caller's: the model may read that time is up,
+// and eino ends a run whose ctx is done by itself.
+func TestStream_DeadlineOfCallerIsTimeout(t *testing.T) {
+	for _, how := range []string{"Invoke", "Stream"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				guard := newGuard(t)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				text, err := ask(ctx, newNode(t, guard, streamable{"t", says(3*time.Second, nil, "one ", "two ")}), how)
+				assert.Equal(t, settled(how), err)
+				assert.Equal(t, "one \ntool failed: no answer in time", text)
+				assert.EqualValues(t, 1, health(t, guard, "t").ByKind[toolhealth.KindTimeout])
+			})
+		})
+	}
+}

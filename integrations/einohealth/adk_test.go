@@ -30,13 +30,13 @@ func newRunner(t *testing.T, guard *toolhealth.Guard, streaming bool, m script, 
 	return adk.NewRunner(t.Context(), adk.RunnerConfig{Agent: agent, EnableStreaming: streaming, CheckPointStore: new(store)})
 }
 
-// said reads the events of a run, and returns the last message, the error, and what
-// interrupted it.
-func said(events *adk.AsyncIterator[*adk.AgentEvent]) (text string, err error, pause *adk.InterruptInfo) {
+// said reads the events of a run, and returns the last message, what
+// interrupted it, and its error.
+func said(events *adk.AsyncIterator[*adk.AgentEvent]) (text string, pause *adk.InterruptInfo, err error) {
 	for {
 		e, ok := events.Next()
 		if !ok {
-			return text, err, pause
+			return text, pause, err
 		}
 		if e.Err != nil {
 			err = e.Err
@@ -59,7 +59,7 @@ func TestMiddleware_AgentOfADKGoesOn(t *testing.T) {
 			bad := invokable{"bad", func(context.Context, string) (string, error) { return "", errCut }}
 			cut := streamable{"cut", says(0, errCut, "one ")}
 			runner := newRunner(t, guard, streaming, script{turn("bad"), turn("bad"), turn("bad"), turn("bad", "cut")}, bad, cut)
-			text, err, _ := said(runner.Query(t.Context(), "go"))
+			text, _, err := said(runner.Query(t.Context(), "go"))
 			require.NoError(t, err)
 			assert.Equal(t, "I read: "+refusal+" | one \n"+unreachable, text)
 			assert.Equal(t, toolhealth.StateOpen, health(t, guard, "bad").State)
@@ -72,13 +72,13 @@ func TestMiddleware_AgentOfADKResumesWithData(t *testing.T) {
 	each(t, asksFirst, func(t *testing.T, tl tool.BaseTool, how string) {
 		guard := newGuard(t)
 		runner := newRunner(t, guard, how == "Stream", calls("t", 1), tl)
-		_, err, pause := said(runner.Query(t.Context(), "go", adk.WithCheckPointID("c")))
+		_, pause, err := said(runner.Query(t.Context(), "go", adk.WithCheckPointID("c")))
 		require.NoError(t, err)
 		require.NotNil(t, pause)
 		id := pause.InterruptContexts[0].ID
 		events, err := runner.ResumeWithParams(t.Context(), "c", &adk.ResumeParams{Targets: map[string]any{id: "thanks"}})
 		require.NoError(t, err)
-		text, err, _ := said(events)
+		text, _, err := said(events)
 		require.NoError(t, err)
 		assert.Equal(t, "I read: paid, thanks", text)
 		h := health(t, guard, "t")

@@ -134,7 +134,9 @@ func TestMiddleware_InterruptKeepsWhatOthersSaid(t *testing.T) {
 func TestRules_KnowErrorsOfRuntime(t *testing.T) {
 	classify := toolhealth.ErrorRules{Own: einohealth.Rules()}.Classify
 	for _, err := range []error{
-		compose.InterruptAndRerun, //nolint:staticcheck // tools in use still return it
+		//lint:ignore SA1019 tools in use return it
+		compose.InterruptAndRerun,
+		//lint:ignore SA1019 tools in use return it
 		compose.NewInterruptAndRerunErr("why"),
 		tool.Interrupt(t.Context(), "why"),
 		tool.StatefulInterrupt(t.Context(), "why", "state"),

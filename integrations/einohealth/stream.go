@@ -23,7 +23,7 @@ func stream[Chunk any](m *middleware, next endpoint[*schema.StreamReader[Chunk]]
 	run := attempt(next)
 	open := func(ctx context.Context, in *compose.ToolInput) (o opened[Chunk], err error) {
 		o.ctx = ctx
-		if o.chunks, err = run(ctx, in); err == nil && ctx.Err() != nil { // too late: nobody will read it
+		if o.chunks, err = run(ctx, in); err == nil && ctx.Err() != nil { // too late: the guard has gone on
 			o.chunks.Close()
 			err = ctx.Err()
 		}
@@ -65,8 +65,8 @@ type item[Chunk any] struct {
 }
 
 // run hands on what the tool says until it has ended, its time is up or the reader has
-// left. The Flight ends before the reader's stream does, so that whoever has read the end
-// sees the outcome.
+// left. The Flight ends before the reader's stream does, so that a reader that has read the
+// end sees the outcome.
 func (r *relay[Chunk]) run() {
 	defer r.to.Close()
 	items, left := make(chan item[Chunk]), make(chan struct{})

@@ -21,7 +21,7 @@ import (
 //	}
 //	_, err = io.Copy(w, body)
 //	body.Close()
-//	flight.Done(err)
+//	return flight.Done(err)
 //
 // After Begin has returned, nothing is repeated. The time that counts for the tool, and
 // for SlowCallDuration, ends when fn returns; the call counts as in flight until the
@@ -105,14 +105,22 @@ func (f *Flight) KeepAlive() {
 // who leaves because the caller's ctx is canceled is neutral. The end of a stream is no
 // error, so do not hand in io.EOF. The first Done counts, and one after the Flight has
 // settled by itself does nothing.
-func (f *Flight) Done(err error) {
-	if f != nil && f.open != nil {
-		if f.open.claim() {
-			f.open.unwatch()
-			f.open.end(err)
-		}
-		runtime.KeepAlive(f) // so that it is not collected before the claim
+//
+// Done returns what the call has come to, for [ModelText]: nil if all went well and if
+// this Done does nothing, else a *[ToolError].
+func (f *Flight) Done(err error) error {
+	if f == nil || f.open == nil {
+		return nil
 	}
+	defer runtime.KeepAlive(f) // so that it is not collected before the claim
+	if !f.open.claim() {
+		return nil
+	}
+	f.open.unwatch()
+	if failure := f.open.end(err); failure != nil {
+		return failure
+	}
+	return nil
 }
 
 // Tool returns the name of the tool that serves: a substitute's if it stands in. It is
@@ -165,13 +173,14 @@ func (o *openCall) expire() {
 }
 
 // end ends a claimed call with what its reader says.
-func (o *openCall) end(err error) {
+func (o *openCall) end(err error) (failure *ToolError) {
 	now := o.now()
 	o.late = o.frame.Err() != nil
 	paused := o.frame.Attempt.End() - o.paused
 	o.stayed = time.Duration(now-o.ended) - paused
-	defer o.finish(now, func() { o.done(err) }) // also if the caller's ctx panics when it is left
+	defer func() { failure = o.finish(now, func() { o.done(err) }) }() // also if the caller's ctx panics when it is left
 	o.quit(nil)
+	return nil
 }
 
 // abandon settles a call that its reader has not ended. It touches no channel and no timer: what
@@ -195,7 +204,7 @@ func (o *openCall) giveBack() {
 
 // finish ends a claimed call as report says, also if code of a user panics there or ends
 // the goroutine. The time in which the call was open is not the tool's.
-func (o *openCall) finish(now int64, report func()) {
+func (o *openCall) finish(now int64, report func()) *ToolError {
 	o.admission.start += now - o.ended
 	o.ended = now
 	o.stays, o.answered = false, false
@@ -207,7 +216,7 @@ func (o *openCall) finish(now int64, report func()) {
 	}()
 	report()
 	reported = true
-	o.call.end()
+	return o.call.end()
 }
 
 var errLeftOpen = errors.New("the call was left open")

@@ -109,9 +109,7 @@ func (t *Transport) gate() *toolhealth.Gate {
 	if t.Gate == nil || t.Gate.Router == nil {
 		return t.Gate
 	}
-	g := *t.Gate
-	g.Router = nil
-	return &g
+	return &toolhealth.Gate{Registry: t.Gate.Registry, Classify: t.Gate.Classify, DeadlineFloor: t.Gate.DeadlineFloor}
 }
 
 // refuse closes the body of a request that is not sent, as every RoundTripper must.

@@ -74,8 +74,15 @@ func TestFlight_RecordsOutcomeAtItsEnd(t *testing.T) {
 				assert.Empty(t, events)
 				assert.NoError(t, stream.Err())
 
-				flight.Done(c.err)
-				flight.Done(errors.New("again"))
+				err := flight.Done(c.err)
+				assert.NoError(t, flight.Done(errors.New("again")), "the first counts")
+				if failed, ok := errors.AsType[*toolhealth.ToolError](err); ok {
+					assert.Equal(t, c.reason, failed.Reason)
+					assert.ErrorIs(t, err, c.err)
+				} else {
+					assert.NoError(t, err)
+					assert.Equal(t, toolhealth.StopNone, c.reason)
+				}
 				flight.KeepAlive()
 				assert.Error(t, stream.Err(), "the ctx ends with the flight")
 				h = nothingIsOut(t, r, "a")
@@ -647,9 +654,13 @@ func TestBegin_Detach(t *testing.T) {
 // repeated, however the flight ends.
 func TestFlight_OfToolThatActsForbidsRepetitionOutside(t *testing.T) {
 	for name, end := range map[string]func(*toolhealth.Flight){
-		"success": func(f *toolhealth.Flight) { f.Done(nil) },
-		"failure": func(f *toolhealth.Flight) { f.Done(errBusy) },
-		"unsent":  func(f *toolhealth.Flight) { f.Done(errUnsent) },
+		"success": func(f *toolhealth.Flight) { assert.NoError(t, f.Done(nil)) },
+		"failure": func(f *toolhealth.Flight) {
+			assert.Equal(t, toolhealth.StopOutcomeUnknown, toolError(t, f.Done(errBusy)).Reason)
+		},
+		"unsent": func(f *toolhealth.Flight) {
+			assert.Equal(t, toolhealth.StopOutcomeUnknown, toolError(t, f.Done(errUnsent)).Reason)
+		},
 		"nothing": func(*toolhealth.Flight) {},
 	} {
 		t.Run(name, func(t *testing.T) {

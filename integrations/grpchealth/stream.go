@@ -18,8 +18,7 @@ import (
 //   - It was read to its end, or the one answer of a client stream has come: a success.
 //   - RecvMsg, SendMsg or Header has returned an error: what the error means. The io.EOF
 //     of SendMsg is none; the RecvMsg that has to follow tells.
-//   - The deadline of the caller's ctx passes while the stream is read or written: what
-//     that means.
+//   - The deadline of the caller's ctx passes while one of these waits: a timeout.
 //   - Its reader has left it: neutral. The reader's ctx is done while the reader is busy
 //     elsewhere, or the stream was dropped and the garbage collector has found it; grpc
 //     itself would keep a dropped stream until its ctx is done.
@@ -63,8 +62,7 @@ type streamCall struct {
 	ctx    context.Context // the caller's
 	cancel context.CancelFunc
 	permit toolhealth.Permit
-	reads  atomic.Int32 // calls of RecvMsg and Header that are running; each ends soon after ctx
-	sends  atomic.Int32 // calls of SendMsg that are running
+	busy   atomic.Int32 // calls of methods of the stream that are running; each ends soon after ctx
 	over   atomic.Bool  // it is settled
 	unwait func() bool  // ends the wait for the end of ctx
 }
@@ -74,6 +72,7 @@ func (c *streamCall) follow(base grpc.ClientStream, single bool) *clientStream {
 	s := &clientStream{ClientStream: base, call: c, single: single}
 	runtime.AddCleanup(s, func(c *streamCall) {
 		if !c.over.Load() {
+			c.unwait()
 			go c.leave() // it may call hooks
 		}
 	}, c)
@@ -91,16 +90,11 @@ func (c *streamCall) end(err error) {
 	}
 }
 
-// ctxDone settles a call whose ctx is done, unless a read is about to do so. It may run
-// before unwait is set.
+// ctxDone settles a call whose ctx is done, unless a method of the stream is about to do
+// so. It may run before unwait is set.
 func (c *streamCall) ctxDone() {
-	switch {
-	case c.reads.Load() > 0:
-	case c.sends.Load() == 0:
+	if c.busy.Load() == 0 {
 		c.leave()
-	case !c.over.Swap(true): // the io.EOF that SendMsg returns does not tell
-		report(c.ctx, &c.permit, c.ctxErr())
-		c.cancel()
 	}
 }
 
@@ -132,7 +126,7 @@ type clientStream struct {
 }
 
 func (s *clientStream) RecvMsg(m any) error {
-	defer s.read()()
+	defer s.enter()()
 	err := s.ClientStream.RecvMsg(m)
 	switch {
 	case err == io.EOF, err == nil && s.single:
@@ -146,7 +140,7 @@ func (s *clientStream) RecvMsg(m any) error {
 }
 
 func (s *clientStream) Header() (metadata.MD, error) {
-	defer s.read()()
+	defer s.enter()()
 	header, err := s.ClientStream.Header()
 	switch {
 	case err != nil:
@@ -160,24 +154,24 @@ func (s *clientStream) Header() (metadata.MD, error) {
 }
 
 func (s *clientStream) SendMsg(m any) error {
-	s.call.sends.Add(1)
-	defer s.call.sends.Add(-1)
+	defer s.enter()()
 	err := s.ClientStream.SendMsg(m)
-	if err != nil && err != io.EOF {
+	switch {
+	case err == io.EOF && s.call.ctx.Err() != nil: // it waited in vain
+		s.call.end(s.call.ctxErr())
+	case err != nil && err != io.EOF:
 		return s.fail(err)
 	}
-	runtime.KeepAlive(s)
 	return err
 }
 
-// read is called before a method of the stream that waits for something to come, and what
-// it returns after.
-func (s *clientStream) read() (done func()) {
+// enter is called before a method of the stream that may wait, and what it returns after.
+func (s *clientStream) enter() (leave func()) {
 	c := s.call
-	c.reads.Add(1)
+	c.busy.Add(1)
 	return func() {
-		if c.reads.Add(-1) == 0 && c.ctx.Err() != nil {
-			c.ctxDone() // which may have left it to this read
+		if c.busy.Add(-1) == 0 && c.ctx.Err() != nil {
+			c.ctxDone() // which may have left it to this method
 		}
 		runtime.KeepAlive(s) // so that it is not collected meanwhile
 	}

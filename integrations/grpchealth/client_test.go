@@ -264,3 +264,30 @@ func TestName_DefaultIsBounded(t *testing.T) {
 	}
 	assert.Equal(t, 2, registry.Len())
 }
+
+// What an attempt of a Guard has done before is no evidence of this call.
+func TestUnary_EarlierNotesAreNoEvidence(t *testing.T) {
+	w := newWorld(t, nil)
+	client := w.dial(serve(t, &service{unary: answers(status.Error(codes.Unavailable, "no"))}).addr)
+	ctx := toolhealth.WithNotes(t.Context())
+	toolhealth.Note(ctx, toolhealth.Verdict{Outcome: toolhealth.OutcomeThrottled, Kind: toolhealth.KindRateLimited, Retryable: true, RetryAfter: time.Hour})
+	require.Error(t, call(ctx, client))
+	assert.Equal(t, "failure server_error retry", w.said())
+}
+
+// lateContext has a deadline that has passed, and a timer that is late.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
+// A server knows the deadline and may be faster than the timer here: it is the caller's.
+func TestUnary_DeadlineThatServerSeesFirstIsCallers(t *testing.T) {
+	w := newWorld(t, nil)
+	timer, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := grpchealth.Unary(w.gate, nil)(lateContext{timer}, "/"+unary, nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+		return status.Error(codes.DeadlineExceeded, "stream terminated by RST_STREAM with error code: CANCEL")
+	})
+	assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
+	assert.Equal(t, "failure timeout", w.said(), "as of any deadline of the caller: not retryable")
+}

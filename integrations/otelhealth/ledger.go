@@ -11,9 +11,8 @@ import (
 const maxMoves = 10_000
 
 // ledger credits what a counter has grown by to the tool, if the tool is shown at that
-// moment, else to all others together. So no series ever falls while its tool stays, and
-// together they are the registry's counters. The caller of its methods holds a lock, but
-// for note.
+// moment, else to all others together. So no series falls while its tool stays, and nothing
+// is counted twice. The caller of its methods holds a lock, but for note.
 type ledger struct {
 	accounts map[string]*account // of the tools that the registry has
 	other    account

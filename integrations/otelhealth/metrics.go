@@ -31,11 +31,12 @@ type MetricsOptions struct {
 // A nil r has no tools. The error names the option that is wrong, or is the
 // MeterProvider's.
 //
-// What a counter grows by between two collections is credited to the tool, if it has
-// series of its own at that moment, else to "_other": no series falls, but for that of a
-// tool that was removed and came back, and together they are the registry's counters.
-// Transitions are counted from now on; those of a tool that was removed before they
-// were collected are credited to "_other".
+// What a counter grows by between two collections is credited once: to the tool, if it has
+// series of its own at that moment, else to "_other". So no series falls, but for
+// those of a tool that was removed and came back, and rates add up; the series of a tool
+// beyond the bound leave, and go on where they were when it is back. Transitions are
+// counted from now on; those of a tool that was removed before they were collected are
+// credited to "_other".
 //
 // With several readers, each collection of one is a moment for all.
 func Metrics(r *toolhealth.Registry, o MetricsOptions) (stop func() error, err error) {

@@ -134,7 +134,9 @@ func series(t *testing.T, data metricdata.Aggregation) map[string]int64 {
 	found := make(map[string]int64)
 	put := func(set attribute.Set, n int64) {
 		key := set.Encoded(attribute.DefaultEncoder())
-		require.NotContains(t, found, key)
+		if _, twice := found[key]; twice {
+			require.Fail(t, "twice", key)
+		}
 		found[key] = n
 	}
 	switch d := data.(type) {

@@ -116,6 +116,7 @@ type view[T any] struct {
 	gauges   []gauge[T]
 	moves    metric.Int64Observable
 	ledger   *ledger
+	series   []attribute.KeyValue // of with
 }
 
 // counter is one figure that only grows.
@@ -165,10 +166,10 @@ func (v *view[T]) collect(o metric.Observer, all []T) {
 		set := append([]attribute.KeyValue{v.key.String(item.Name)}, v.attributes(item.Health)...)
 		v.tellCounters(o, accounts[item.Health], set, true)
 		for _, l := range v.levels {
-			o.ObserveInt64(l.instrument, l.read(item.Health), with(set, l.attributes...))
+			o.ObserveInt64(l.instrument, l.read(item.Health), v.with(set, l.attributes))
 		}
 		for _, g := range v.gauges {
-			o.ObserveFloat64(g.instrument, g.read(item.Health), with(set))
+			o.ObserveFloat64(g.instrument, g.read(item.Health), v.with(set, nil))
 		}
 	}
 }
@@ -177,16 +178,16 @@ func (v *view[T]) collect(o metric.Observer, all []T) {
 func (v *view[T]) tellCounters(o metric.Observer, a *account, set []attribute.KeyValue, zeros bool) {
 	for i, c := range v.counters {
 		if n := a.own(i); n > 0 || zeros && c.always {
-			o.ObserveInt64(c.instrument, int64(n), with(set, c.attributes...))
+			o.ObserveInt64(c.instrument, int64(n), v.with(set, c.attributes))
 		}
 	}
 	for m, n := range a.moves {
-		o.ObserveInt64(v.moves, int64(n), with(set, fromKey.String(m.from), toKey.String(m.to), causeKey.String(m.cause)))
+		o.ObserveInt64(v.moves, int64(n), v.with(set, []attribute.KeyValue{fromKey.String(m.from), toKey.String(m.to), causeKey.String(m.cause)}))
 	}
 }
 
 // with returns the attributes of one series.
-func with(set []attribute.KeyValue, more ...attribute.KeyValue) metric.ObserveOption {
-	all := make([]attribute.KeyValue, 0, len(set)+len(more))
-	return metric.WithAttributeSet(attribute.NewSet(append(append(all, set...), more...)...))
+func (v *view[T]) with(set, more []attribute.KeyValue) metric.ObserveOption {
+	v.series = append(append(v.series[:0], set...), more...)
+	return metric.WithAttributeSet(attribute.NewSet(v.series...)) // which sorts and copies them
 }

@@ -300,6 +300,44 @@ func (c Config) bound() int {
 	return c.MaxTools
 }
 
+// compiled is a Config as the registry uses it. It never changes.
+type compiled struct {
+	config  Config
+	bound   int // on the number of entries
+	breaker *machine.Params
+	tools   map[string]*machine.Params
+	labels  map[string]map[string]string // by tool
+
+	groupBreaker *machine.Params
+	groups       map[string]string // by tool; before Config.Group
+}
+
+// compile returns a valid Config as the registry uses it.
+func compile(c Config) *compiled {
+	c = c.clone()
+	k := &compiled{
+		config: c, bound: c.bound(), breaker: newParams(c.Breaker), tools: make(map[string]*machine.Params, len(c.Tools)),
+		groupBreaker: newParams(c.GroupBreaker),
+	}
+	for tool, own := range c.Tools {
+		k.tools[tool] = newParams(own)
+	}
+	return k
+}
+
+// groupOf returns the name of a tool's group, "" without one. It may run the user's
+// function.
+func (k *compiled) groupOf(tool string) (name string) {
+	if name, ok := k.groups[tool]; ok {
+		return name
+	}
+	if k.config.Group == nil {
+		return ""
+	}
+	defer func() { _ = recover() }() // then there is no group
+	return k.config.Group(tool)
+}
+
 // newParams returns a valid configuration as the machine uses it.
 func newParams(c BreakerConfig) *machine.Params {
 	return machine.NewParams(machine.Config(c.resolved()))

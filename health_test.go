@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -543,5 +545,45 @@ func TestHealth_LaterOfTwoOperatorsIsNamed(t *testing.T) {
 		require.Equal(t, last, h.IsolatedBy)
 		require.Len(t, h.Labels, 1)
 		r.Reset("search", "")
+	}
+}
+
+// A summary remembers the order of names, but never shows a name less or more for it, and
+// does not keep alive what has left.
+func TestRegistry_SummaryFollowsNames(t *testing.T) {
+	r := NewRegistry()
+	names := func() (all []string) {
+		for _, h := range r.HealthSummary().Tools {
+			all = append(all, h.Tool)
+		}
+		return all
+	}
+	assert.Empty(t, names())
+	for _, tool := range []string{"b", "c", "a"} {
+		r.AllowRequest(tool)
+	}
+	assert.Equal(t, []string{"a", "b", "c"}, names())
+	assert.Equal(t, []string{"a", "b", "c"}, names())
+	r.Remove("b")
+	assert.Nil(t, r.ranking.Load(), "the node of b may be collected")
+	assert.Equal(t, []string{"a", "c"}, names())
+	r.AllowRequest("b")
+	assert.Equal(t, []string{"a", "b", "c"}, names())
+
+	var others sync.WaitGroup
+	defer others.Wait()
+	var stop atomic.Bool
+	defer stop.Store(true)
+	others.Go(func() {
+		for !stop.Load() {
+			r.HealthSummary() // remembers an order that may be of a moment ago
+		}
+	})
+	for i := range 2000 {
+		tool := fmt.Sprint("t", i)
+		require.NoError(t, r.Register(tool, ToolOptions{}))
+		require.Contains(t, names(), tool)
+		require.True(t, r.Remove(tool))
+		require.NotContains(t, names(), tool)
 	}
 }

@@ -56,6 +56,13 @@ type Registry struct {
 	untracked atomic.Uint64
 	evicted   atomic.Uint64
 
+	// version grows after each change of the names in table; written under mu.
+	version atomic.Uint64
+	// ranking has the nodes by name as they were at a version. It is nil until a summary,
+	// and after a node has left the table, which it must not keep alive. Written by
+	// summaries.
+	ranking atomic.Pointer[ranking]
+
 	// mu is held to add, remove and reconfigure entries. No hook and no other
 	// code of a user runs under it.
 	mu  sync.Mutex
@@ -73,6 +80,12 @@ type Registry struct {
 // node is not used inside of entry: go/types panics on that circle through the alias if it
 // sees the files in another order than the compiler.
 type node = nametable.Node[entry]
+
+// ranking is the nodes of a table at one version, by name. It never changes.
+type ranking struct {
+	version uint64
+	nodes   []*node
+}
 
 // entry is what a registry keeps of one tool. What every call writes lies in the
 // middle, so that two tools whose entries are neighbours in memory do not share a
@@ -120,31 +133,6 @@ func (e *entry) isolatedBy(epoch uint64) string {
 		return a.isolator.of(epoch)
 	}
 	return ""
-}
-
-// compiled is a Config as the registry uses it. It never changes.
-type compiled struct {
-	config  Config
-	bound   int // on the number of entries
-	breaker *machine.Params
-	tools   map[string]*machine.Params
-	labels  map[string]map[string]string // by tool
-
-	groupBreaker *machine.Params
-	groups       map[string]string // by tool; before Config.Group
-}
-
-// compile returns a valid Config as the registry uses it.
-func compile(c Config) *compiled {
-	c = c.clone()
-	k := &compiled{
-		config: c, bound: c.bound(), breaker: newParams(c.Breaker), tools: make(map[string]*machine.Params, len(c.Tools)),
-		groupBreaker: newParams(c.GroupBreaker),
-	}
-	for tool, own := range c.Tools {
-		k.tools[tool] = newParams(own)
-	}
-	return k
 }
 
 // NewRegistry returns an empty registry under the default configuration.
@@ -707,23 +695,11 @@ func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
 // put creates the entry of a tool that has none. The caller holds mu, and makes
 // the entry a candidate for eviction unless it is registered.
 func (r *Registry) put(tool string, g *group, k *compiled) *node {
+	defer r.version.Add(1)
 	return r.table.Put(tool, func(e *entry) {
 		e.group = g
 		e.snap.Store(r.paramsOf(tool, k).Initial)
 	})
-}
-
-// groupOf returns the name of a tool's group, "" without one. It may run the user's
-// function.
-func (k *compiled) groupOf(tool string) (name string) {
-	if name, ok := k.groups[tool]; ok {
-		return name
-	}
-	if k.config.Group == nil {
-		return ""
-	}
-	defer func() { _ = recover() }() // then there is no group
-	return k.config.Group(tool)
 }
 
 // join returns the group of this name, for one tool more; nil if the name is empty, or
@@ -906,6 +882,8 @@ func (r *Registry) unqueue(n *node) { r.queue.Remove(n) }
 func (r *Registry) drop(n *node, now int64) {
 	r.unqueue(n)
 	r.table.Delete(n)
+	r.version.Add(1)
+	r.ranking.Store(nil)
 	r.part(n.Value.group, now)
 }
 

@@ -366,9 +366,15 @@ func (c Counts) Score() float64 { return 0.3*c.SuccessRate() + 0.7*c.EWMA }
 
 // read returns the figures. Calls that end meanwhile may be in or out; the
 // totals of what is returned always add up.
-func (s *toolStats) read() Counts {
+func (s *toolStats) read() (c Counts) {
+	s.readTo(&c)
+	return c
+}
+
+// readTo is read into a c that is zero.
+func (s *toolStats) readTo(c *Counts) {
 	sumOK, sumBad := s.sumOK.Load(), s.failures.Load().total()
-	c := Counts{Throttled: s.throttled.Load()}
+	c.Throttled = s.throttled.Load()
 	var lanes histogram.Reading
 	if ok := s.ok.Load(); ok != nil {
 		c.Successes = ok.Read(&lanes)
@@ -387,15 +393,15 @@ func (s *toolStats) read() Counts {
 	}
 	c.Max = time.Duration(s.longest.Load())
 	if n := c.Successes; n > 0 {
+		offset, counts := lanes.Trim()
 		at := func(q float64) time.Duration {
-			return min(inNanoseconds(histogram.Quantile(q, n, lanes[0], histogram.Offset, lanes[1:])), c.Max)
+			return min(inNanoseconds(histogram.Quantile(q, n, lanes[0], offset, counts)), c.Max)
 		}
 		c.P50, c.P90, c.P99 = at(0.5), at(0.9), at(0.99)
 	}
 	c.AverageSuccess = mean(sumOK, c.Successes)
 	c.Average = mean(saturatingAdd(wrapped(sumOK), wrapped(sumBad)), c.TotalCalls())
 	c.EWMA = float64(s.ewma()) / ewmaOne
-	return c
 }
 
 // Latency is how long the calls of one tool took, of all time. Successes and failures
@@ -469,16 +475,8 @@ func histogramOf(lanes *histogram.Reading, n uint64, sum int64) Histogram {
 	h := Histogram{
 		Scale: histogram.Scale, ZeroThreshold: histogram.Bound(0), ZeroCount: lanes[0], Count: n, Sum: time.Duration(sum),
 	}
-	first, end := 1, len(lanes)
-	for first < end && lanes[first] == 0 {
-		first++
-	}
-	for first < end && lanes[end-1] == 0 {
-		end--
-	}
-	if first < end {
-		h.Offset, h.Counts = histogram.Offset+first-1, slices.Clone(lanes[first:end])
-	}
+	offset, counts := lanes.Trim()
+	h.Offset, h.Counts = offset, slices.Clone(counts)
 	return h
 }
 

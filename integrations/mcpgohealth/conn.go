@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/toolhealth/toolhealth"
@@ -25,7 +26,7 @@ type conn struct {
 	once   sync.Once
 	over   chan struct{} // closed when nothing of the connection is left
 
-	mu      sync.Mutex
+	mu      sync.Mutex // for ending, and for client and wire while the connection is made
 	ending  bool
 	workers sync.WaitGroup // added to only under mu, while not ending
 
@@ -39,9 +40,14 @@ type conn struct {
 func (s *Session) start(ctx context.Context) (c *conn, err error) {
 	c = &conn{session: s, over: make(chan struct{})}
 	c.life, c.cancel = context.WithCancel(context.Background())
+	if err = s.began(c); err != nil {
+		c.cancel()
+		return c, err
+	}
 	stop := context.AfterFunc(ctx, c.cancel)
 	defer func() {
 		if stop(); err != nil {
+			c.cancel() // the child has nothing to finish
 			c.end()
 		}
 	}()
@@ -52,8 +58,9 @@ func (s *Session) start(ctx context.Context) (c *conn, err error) {
 	if err != nil {
 		return c, err
 	}
-	w, way := newWire(base)
-	c.wire, c.client = w, client.NewClient(way, s.clientOptions(c)...)
+	if err = c.set(s, base); err != nil {
+		return c, err
+	}
 	defer s.watch(ctx, c)()
 	if err = c.client.Start(c.life); err != nil {
 		return c, err
@@ -69,6 +76,20 @@ func (s *Session) start(ctx context.Context) (c *conn, err error) {
 		return c, context.Cause(ctx)
 	}
 	return c, nil
+}
+
+// set makes the client, unless the session is closed meanwhile.
+func (c *conn) set(s *Session, base transport.Interface) error {
+	w, way := newWire(base)
+	made := client.NewClient(way, s.clientOptions(c)...)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ending {
+		_ = made.Close()
+		return errClosed
+	}
+	c.wire, c.client = w, made
+	return nil
 }
 
 // clientOptions returns the options of the client of a connection.
@@ -97,14 +118,15 @@ func (c *conn) end() {
 	c.once.Do(func() {
 		c.mu.Lock()
 		c.ending = true
+		w, made := c.wire, c.client
 		c.mu.Unlock()
 		go func() {
 			defer close(c.over)
-			if c.wire == nil || c.wire.lost.Load() || c.wire.suspect.Load() {
+			if w == nil || w.lost.Load() || w.suspect.Load() {
 				c.cancel()
 			}
-			if c.client != nil {
-				_ = c.client.Close()
+			if made != nil {
+				_ = made.Close()
 			}
 			c.cancel()
 			c.workers.Wait()

@@ -6,7 +6,9 @@ replace github.com/toolhealth/toolhealth => ../..
 
 require (
 	github.com/mark3labs/mcp-go v1.2.1
+	github.com/stretchr/testify v1.12.1
 	github.com/toolhealth/toolhealth v0.0.0-00010101000000-000000000000
+	go.uber.org/goleak v1.3.0
 )
 
 require (
@@ -15,5 +17,6 @@ require (
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2 // indirect
 	github.com/spf13/cast v1.7.1 // indirect
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/text v0.14.0 // indirect
 )

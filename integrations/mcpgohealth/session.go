@@ -162,10 +162,27 @@ func (s *Session) acquire(ctx context.Context, probe bool) (*conn, error) {
 		return c, err
 	}
 	c, err := s.start(ctx)
-	if err != nil {
+	switch {
+	case err != nil && s.isClosed():
+		return nil, errClosed
+	case err != nil:
 		return nil, s.dialError(ctx, err)
 	}
-	return c, s.adopt(c)
+	if err := s.adopt(c); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// began takes note of a connection that is about to be made.
+func (s *Session) began(c *conn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	s.conns[c] = true
+	return nil
 }
 
 // take returns the present connection, and nil if the caller has to connect.
@@ -191,12 +208,11 @@ func (s *Session) take(probe bool) (*conn, error) {
 func (s *Session) adopt(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		c.end()
+	if s.closed { // which has ended the connection
 		return errClosed
 	}
 	c.users = 1
-	s.conn, s.conns[c] = c, true
+	s.conn = c
 	s.follow(c)
 	return nil
 }

@@ -2,6 +2,7 @@ package mcpgohealth
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ type conn struct {
 
 	mu      sync.Mutex // for ending, and for client and wire while the connection is made
 	ending  bool
+	made    bool           // it is not being made any more
 	workers sync.WaitGroup // added to only under mu, while not ending
 
 	users   int  // calls that hold it; guarded by Session.mu
@@ -36,46 +38,69 @@ type conn struct {
 	list relisting
 }
 
-// start makes the client and connects. If ctx is done before, the connection ends.
-func (s *Session) start(ctx context.Context) (c *conn, err error) {
-	c = &conn{session: s, over: make(chan struct{})}
+// dialing is the making of a connection, for which calls wait.
+type dialing struct {
+	done chan struct{} // closed when err is set
+	err  error
+}
+
+// dialTimeout bounds the making of a connection.
+const dialTimeout = 30 * time.Second
+
+// dial makes a connection in the background, so that a call that does not wait until a slow
+// child has started leaves it to the next one. The caller holds mu.
+func (s *Session) dial(ctx context.Context) *dialing {
+	c := &conn{session: s, over: make(chan struct{})}
 	c.life, c.cancel = context.WithCancel(context.Background())
-	if err = s.began(c); err != nil {
-		c.cancel()
-		return c, err
-	}
-	stop := context.AfterFunc(ctx, c.cancel)
-	defer func() {
-		if stop(); err != nil {
-			c.cancel() // the child has nothing to finish
+	d := &dialing{done: make(chan struct{})}
+	s.conns[c], s.dialing = true, d
+	ctx = context.WithoutCancel(ctx) // its values may be what an HTTP header is made of
+	c.work(func() {
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		defer context.AfterFunc(c.life, cancel)()
+		err := s.start(ctx, c)
+		if err != nil {
+			err = s.dialError(ctx, err)
 			c.end()
 		}
-	}()
+		s.dialed(c, d, err)
+	})
+	return d
+}
+
+// start makes the client of a connection and connects.
+func (s *Session) start(ctx context.Context, c *conn) error {
+	stop := context.AfterFunc(ctx, c.cancel)
+	defer stop()
 	base, err := s.connect(c.life)
 	if err == nil && base == nil {
-		err = fmt.Errorf("mcpgohealth: connect has returned neither a transport nor an error")
+		err = errors.New("mcpgohealth: connect has returned neither a transport nor an error")
 	}
 	if err != nil {
-		return c, err
+		return err
 	}
-	if err = c.set(s, base); err != nil {
-		return c, err
+	if err := c.set(s, base); err != nil {
+		return err
 	}
 	defer s.watch(ctx, c)()
-	if err = c.client.Start(c.life); err != nil {
-		return c, err
+	if err := c.client.Start(c.life); err != nil {
+		return err
 	}
 	c.client.OnNotification(func(n mcp.JSONRPCNotification) { s.notified(c, n) })
 	if c.hello, err = c.client.Initialize(ctx, s.hello); err != nil {
-		return c, err
+		return err
 	}
-	if err = s.list(ctx, c); err != nil {
-		return c, err
+	if err := s.list(ctx, c); err != nil {
+		return err
 	}
 	if !stop() {
-		return c, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	return c, nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made = true
+	return nil
 }
 
 // set makes the client, unless the session is closed meanwhile.
@@ -112,21 +137,21 @@ func (c *conn) work(f func()) bool {
 	return !c.ending
 }
 
-// end ends the connection in the background. A connection that may be dead ends by force:
-// its child is killed first, because it may not read that it should go.
+// end ends the connection in the background. One that may be dead, or is being made, ends
+// by force: its child is killed first, because it may not read that it should go.
 func (c *conn) end() {
 	c.once.Do(func() {
 		c.mu.Lock()
 		c.ending = true
-		w, made := c.wire, c.client
+		made, w, open := c.made, c.wire, c.client
 		c.mu.Unlock()
 		go func() {
 			defer close(c.over)
-			if w == nil || w.lost.Load() || w.suspect.Load() {
+			if !made || w.lost.Load() || w.suspect.Load() {
 				c.cancel()
 			}
-			if made != nil {
-				_ = made.Close()
+			if open != nil {
+				_ = open.Close()
 			}
 			c.cancel()
 			c.workers.Wait()
@@ -160,14 +185,10 @@ func (s *Session) watch(ctx context.Context, c *conn) (returned func()) {
 
 // dialError returns the error of a connection that could not be made, with what it means
 // for the tool that was to be called: the server cannot be reached, and the call was not
-// sent. What the server itself has answered, such as a 401, keeps its meaning, and so does
-// a ctx that is done.
+// sent. What the server itself has answered, such as a 401, keeps its meaning.
 func (s *Session) dialError(ctx context.Context, err error) error {
-	wrapped := fmt.Errorf("mcpgohealth: cannot connect to server %q: %w", s.server, err)
-	if ctx.Err() != nil {
-		return wrapped
-	}
-	v := s.classify(ctx, err)
+	wrapped := fmt.Errorf("mcpgohealth: cannot connect to server %q: %w", s.Server(), err)
+	v := s.classify(context.WithoutCancel(ctx), err) // the time of the call is not that of the dial
 	if v.Outcome != toolhealth.OutcomeFailure {
 		return toolhealth.WithVerdict(wrapped, v)
 	}
@@ -177,4 +198,15 @@ func (s *Session) dialError(ctx context.Context, err error) error {
 	}
 	v.NotSent = true
 	return toolhealth.WithVerdict(wrapped, v)
+}
+
+// lateError returns the error of a call that has not waited for the connection. If its
+// Timeout has ended it, and not its caller, it was surely not sent.
+func (s *Session) lateError(ctx context.Context) error {
+	err := fmt.Errorf("mcpgohealth: no connection to server %q in time: %w", s.Server(), ctx.Err())
+	deadline, ok := ctx.Deadline()
+	if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) || ok && !time.Now().Before(deadline) {
+		return err
+	}
+	return toolhealth.WithVerdict(err, toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindTimeout, Retryable: true, NotSent: true})
 }

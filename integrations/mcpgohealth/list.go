@@ -46,11 +46,8 @@ const (
 
 // list reads the list of tools. A server without tools has none.
 func (s *Session) list(ctx context.Context, c *conn) error {
-	if s.server == "" {
-		s.server = strings.ReplaceAll(c.hello.ServerInfo.Name, separator, "_")
-		if s.server == "" {
-			return errors.New("mcpgohealth: the server gives no name: use the option Server")
-		}
+	if !s.named(c.hello.ServerInfo.Name) {
+		return errors.New("mcpgohealth: the server gives no name: use the option Server")
 	}
 	age := s.known.now()
 	all, err := c.client.ListTools(ctx, mcp.ListToolsRequest{})
@@ -61,6 +58,16 @@ func (s *Session) list(ctx context.Context, c *conn) error {
 		s.learned(age, all.Tools)
 	}
 	return err
+}
+
+// named names the server by what it says of itself, if it has no name yet.
+func (s *Session) named(itself string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.server == "" {
+		s.server = strings.ReplaceAll(itself, separator, "_")
+	}
+	return s.server != ""
 }
 
 // learned takes note of a list, if it has not changed since it was asked for.
@@ -76,7 +83,7 @@ func (s *Session) learned(age int, tools []mcp.Tool) {
 	}
 	s.known.names = names
 	if s.learn != nil {
-		s.learn.Set(s.server, tools)
+		s.learn.Set(s.Server(), tools)
 	}
 }
 
@@ -87,7 +94,7 @@ func (s *Session) unlearned() {
 	s.known.age++
 	s.known.names = nil
 	if s.learn != nil {
-		s.learn.forget(s.server)
+		s.learn.forget(s.Server())
 	}
 }
 

@@ -32,11 +32,11 @@ type Session struct {
 	verify  toolhealth.CallOption[*mcp.CallToolResult]
 	*options
 
-	dialing chan struct{} // holds a token while a call connects
-	known   known
+	known known
 
 	mu       sync.Mutex
 	conn     *conn          // nil: the next call connects
+	dialing  *dialing       // nil: no connection is being made
 	conns    map[*conn]bool // that have not ended
 	closed   bool
 	handlers []func(mcp.JSONRPCNotification)
@@ -60,9 +60,10 @@ func Dial(ctx context.Context, guard *toolhealth.Guard, connect Connect, list ..
 		return nil, fmt.Errorf("mcpgohealth: Dial: Server %q has a %q in it", o.server, separator)
 	}
 	s := &Session{guard: guard, connect: connect, options: o, verify: toolhealth.CheckResult(o.verify),
-		dialing: make(chan struct{}, 1), conns: map[*conn]bool{}}
+		conns: map[*conn]bool{}}
 	c, err := s.acquire(ctx, false)
 	if err != nil {
+		_ = s.Close()
 		return nil, err
 	}
 	s.release(c)
@@ -70,7 +71,11 @@ func Dial(ctx context.Context, guard *toolhealth.Guard, connect Connect, list ..
 }
 
 // Server returns the name of the server, as the guard knows it.
-func (s *Session) Server() string { return s.server }
+func (s *Session) Server() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.server
+}
 
 // CallTool makes a guarded call of the tool "server/tool". The error is not nil only if the
 // caller has gone, or if a person has to be asked first; see the package's comment. A
@@ -82,9 +87,10 @@ func (s *Session) CallTool(ctx context.Context, q mcp.CallToolRequest) (*mcp.Cal
 	if s.known.lacks(q.Params.Name) {
 		return s.callUnknown(ctx, q)
 	}
-	r, err := toolhealth.Call(ctx, s.guard, join(s.server, q.Params.Name), func(ctx context.Context, served string) (*mcp.CallToolResult, error) {
+	name := s.Server()
+	r, err := toolhealth.Call(ctx, s.guard, join(name, q.Params.Name), func(ctx context.Context, served string) (*mcp.CallToolResult, error) {
 		server, tool := split(served)
-		if server != s.server {
+		if server != name {
 			return nil, errElsewhere
 		}
 		return s.attempt(ctx, tool, q)
@@ -97,7 +103,7 @@ func (s *Session) CallTool(ctx context.Context, q mcp.CallToolRequest) (*mcp.Cal
 
 // callUnknown calls a tool that is not in the list.
 func (s *Session) callUnknown(ctx context.Context, q mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	if !s.guard.Registry().Available(join(s.server, q.Params.Name)) {
+	if !s.guard.Registry().Available(join(s.Server(), q.Params.Name)) {
 		return s.soften(toolhealth.ErrUnknownTool)
 	}
 	r, err := s.attempt(ctx, q.Params.Name, q)
@@ -149,72 +155,62 @@ func do[Out any](ctx context.Context, s *Session, call func(*client.Client) (Out
 // acquire returns a connection that is not known to be lost, and for a probe one that is
 // not suspect. It has to be released.
 func (s *Session) acquire(ctx context.Context, probe bool) (*conn, error) {
-	if c, err := s.take(probe); c != nil || err != nil {
-		return c, err
+	for range 3 { // a server may take a connection and drop it at once
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		c, d, err := s.take(ctx, probe)
+		if c != nil || err != nil {
+			return c, err
+		}
+		select {
+		case <-d.done:
+			if d.err != nil {
+				return nil, d.err
+			}
+		case <-ctx.Done():
+			return nil, s.lateError(ctx)
+		}
 	}
-	select {
-	case s.dialing <- struct{}{}:
-		defer func() { <-s.dialing }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if c, err := s.take(probe); c != nil || err != nil { // another call has connected
-		return c, err
-	}
-	c, err := s.start(ctx)
-	switch {
-	case err != nil && s.isClosed():
-		return nil, errClosed
-	case err != nil:
-		return nil, s.dialError(ctx, err)
-	}
-	if err := s.adopt(c); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return nil, s.dialError(ctx, transport.ErrTransportClosed)
 }
 
-// began takes note of a connection that is about to be made.
-func (s *Session) began(c *conn) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return errClosed
-	}
-	s.conns[c] = true
-	return nil
-}
-
-// take returns the present connection, and nil if the caller has to connect.
-func (s *Session) take(probe bool) (*conn, error) {
+// take returns the present connection, or a new one that the caller has to wait for.
+func (s *Session) take(ctx context.Context, probe bool) (*conn, *dialing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.conn
 	switch {
 	case s.closed:
-		return nil, errClosed
+		return nil, nil, errClosed
+	case s.dialing != nil:
+		return nil, s.dialing, nil
 	case c == nil:
-		return nil, nil
+		return nil, s.dial(ctx), nil
 	case c.wire.lost.Load(), probe && c.wire.suspect.Load(), c.wire.gone():
 		s.conn, c.retired = nil, true
 		s.endUnused(c)
-		return nil, nil
+		return nil, s.dial(ctx), nil
 	}
 	c.users++
-	return c, nil
+	return c, nil, nil
 }
 
-// adopt makes a new connection the present one, with one user.
-func (s *Session) adopt(c *conn) error {
+// dialed makes a new connection the present one, or tells those who wait why there is none.
+func (s *Session) dialed(c *conn, d *dialing, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed { // which has ended the connection
-		return errClosed
+	s.dialing = nil
+	switch {
+	case s.closed: // which has ended the connection
+		d.err = errClosed
+	case err != nil:
+		d.err = err
+	default:
+		s.conn = c
+		s.follow(c)
 	}
-	c.users = 1
-	s.conn = c
-	s.follow(c)
-	return nil
+	close(d.done)
 }
 
 func (s *Session) release(c *conn) {

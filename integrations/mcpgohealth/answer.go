@@ -11,7 +11,7 @@ import (
 
 // MetaKey is the key in the _meta of a result that stands for an error. Its value is the
 // JSON of the *toolhealth.ToolError: reason, kind, retry_after_seconds, attempts and text.
-const MetaKey = "io.github.toolhealth/call"
+const MetaKey = "io.github.toolhealth/error"
 
 // errFlagged is the error of a result that is marked as one.
 var errFlagged = errors.New("the result is marked as an error")

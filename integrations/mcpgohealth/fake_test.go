@@ -31,7 +31,7 @@ type fake struct {
 	url     string
 	sound   atomic.Pointer[server.StreamableHTTPServer]
 	by      atomic.Pointer[func(*exchange)] // nil: the server itself
-	streams bool
+	streams atomic.Bool
 	hits    atomic.Int32 // calls of tools
 	closing chan struct{}
 }
@@ -77,7 +77,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.sound.Load().ServeHTTP(w, r)
 		return
 	}
-	(*by)(&exchange{w: w, r: r, id: string(q.ID), streams: f.streams, closing: f.closing})
+	(*by)(&exchange{w: w, r: r, id: string(q.ID), streams: f.streams.Load(), closing: f.closing})
 }
 
 // exchange is one call of a tool and what the server does with it.

@@ -39,6 +39,7 @@ func (s *Session) ListTools(ctx context.Context, q mcp.ListToolsRequest) (*mcp.L
 
 // Ping is that of client.Client, without the guard.
 func (s *Session) Ping(ctx context.Context) error {
+	//lint:ignore SA1019 client.MCPClient has it
 	return act(ctx, s, func(c *client.Client) error { return c.Ping(ctx) })
 }
 
@@ -73,11 +74,13 @@ func (s *Session) ReadResource(ctx context.Context, q mcp.ReadResourceRequest) (
 
 // Subscribe is that of client.Client, without the guard.
 func (s *Session) Subscribe(ctx context.Context, q mcp.SubscribeRequest) error {
+	//lint:ignore SA1019 client.MCPClient has it
 	return act(ctx, s, func(c *client.Client) error { return c.Subscribe(ctx, q) })
 }
 
 // Unsubscribe is that of client.Client, without the guard.
 func (s *Session) Unsubscribe(ctx context.Context, q mcp.UnsubscribeRequest) error {
+	//lint:ignore SA1019 client.MCPClient has it
 	return act(ctx, s, func(c *client.Client) error { return c.Unsubscribe(ctx, q) })
 }
 
@@ -103,6 +106,7 @@ func (s *Session) ListToolsByPage(ctx context.Context, q mcp.ListToolsRequest) (
 
 // SetLevel is that of client.Client, without the guard.
 func (s *Session) SetLevel(ctx context.Context, q mcp.SetLevelRequest) error {
+	//lint:ignore SA1019 client.MCPClient has it
 	return act(ctx, s, func(c *client.Client) error { return c.SetLevel(ctx, q) })
 }
 

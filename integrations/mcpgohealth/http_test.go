@@ -113,20 +113,20 @@ func TestHTTP_RestartIsSilentWithRetry(t *testing.T) {
 }
 
 func TestHTTP_AnswerLostAfterToolActed(t *testing.T) {
-	acted := 0
+	var acted atomic.Int32
 	f := newFake(t)
 	srv := server.NewMCPServer("test", "1")
 	srv.AddTool(mcp.NewTool("send"), say("sent")) // not read-only, not idempotent
 	srv.AddTool(mcp.NewTool("put", mcp.WithIdempotentHintAnnotation(true)), say("put"))
 	f.sound.Store(server.NewStreamableHTTPServer(srv))
-	f.answer(func(x *exchange) { acted++; x.cut() })
+	f.answer(func(x *exchange) { acted.Add(1); x.cut() })
 	w := newWorld(t, func(s *toolhealth.Settings) { s.Policy.MaxAttempts = 2 })
 	s := w.dial(overHTTP(t, f.url))
 	r := result(t, s, "send")
-	assert.Equal(t, 1, acted)
+	assert.EqualValues(t, 1, acted.Load())
 	assert.True(t, strings.HasPrefix(text(r), "tool outcome unknown"), text(r))
 	result(t, s, "put")
-	assert.Equal(t, 3, acted)
+	assert.EqualValues(t, 3, acted.Load())
 }
 
 // TestPolicies_FollowTheList has a tool that turns into one that acts.

@@ -3,6 +3,7 @@ package mcpgohealth_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"github.com/mark3labs/mcp-go/client"
@@ -28,10 +29,10 @@ func remote(t *testing.T, s *server.MCPServer) *client.Client {
 }
 
 func TestMiddleware_RefusesAfterThreeFailures(t *testing.T) {
-	asked := 0
+	var asked atomic.Int32
 	w := newWorld(t, nil)
 	c := remote(t, newServer(func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		asked++
+		asked.Add(1)
 		return nil, &toolhealth.StatusError{StatusCode: 503}
 	}, server.WithToolHandlerMiddleware(mcpgohealth.Middleware(w.guard))))
 	for range 3 {
@@ -43,7 +44,7 @@ func TestMiddleware_RefusesAfterThreeFailures(t *testing.T) {
 	assert.True(t, r.IsError)
 	assert.Equal(t, "tool temporarily unavailable: circuit breaker open; retry after 30s", text(r))
 	assert.Contains(t, r.Meta.AdditionalFields, mcpgohealth.MetaKey)
-	assert.Equal(t, 3, asked)
+	assert.EqualValues(t, 3, asked.Load())
 	h, _ := w.guard.Registry().Health("t")
 	assert.Equal(t, toolhealth.StateOpen, h.State)
 }

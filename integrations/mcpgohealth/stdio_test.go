@@ -51,7 +51,7 @@ func TestSession_DeadChildCostsThreeCalls(t *testing.T) {
 	soon(t, func() bool { return w.group().Available })
 	for _, tool := range tools {
 		assert.Equal(t, "hello", call(t, s, tool))
-		assert.Zero(t, w.health(tool).ConsecutiveFailures)
+		assert.Zero(t, w.health(tool).ConsecutiveFailures, "no tool has a streak")
 	}
 	assert.Equal(t, toolhealth.StateClosed, w.group().State)
 	_, out = w.guard.Offer(names)
@@ -87,6 +87,7 @@ func TestSession_StoppedChildIsDropped(t *testing.T) {
 	w := newWorld(t, func(s *toolhealth.Settings) {
 		s.Policy.Timeout, s.Policy.Detach = 200*time.Millisecond, true
 		s.Breaker.RecoveryDuration = 50 * time.Millisecond
+		s.GroupBreaker = s.Breaker
 	})
 	s := w.dial(newProgram(t).connect)
 	child := process(t, s)
@@ -97,7 +98,7 @@ func TestSession_StoppedChildIsDropped(t *testing.T) {
 	took := time.Since(began)
 	require.NoError(t, err)
 	assert.Equal(t, "tool failed: no answer in time", text(r))
-	assert.Less(t, took, 400*time.Millisecond)
+	assert.Less(t, took, 200*time.Millisecond+grace, "it does not wait until the child is killed")
 	h := w.health("t1")
 	assert.EqualValues(t, 1, h.ByKind[toolhealth.KindTimeout])
 	assert.EqualValues(t, 1, h.Guard.Abandoned)
@@ -113,6 +114,7 @@ func TestSession_ProbeDialsAnew(t *testing.T) {
 	w := newWorld(t, func(s *toolhealth.Settings) {
 		s.Policy.Timeout = 100 * time.Millisecond
 		s.Breaker.RecoveryDuration = 50 * time.Millisecond
+		s.GroupBreaker = s.Breaker
 	})
 	s := w.dial(newProgram(t).connect)
 	stop(t, process(t, s))
@@ -146,6 +148,9 @@ func TestSession_CloseEndsRunningCalls(t *testing.T) {
 	<-done
 	assert.EqualValues(t, 0, w.health("wait").Failures)
 }
+
+// grace is that of a session.
+const grace = 500 * time.Millisecond
 
 // stop stops a process and waits until it does not run.
 func stop(t *testing.T, p *os.Process) {

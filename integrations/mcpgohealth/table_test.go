@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +41,9 @@ type failure struct {
 
 // short is the time limit of calls that are to exceed it.
 const short = 150 * time.Millisecond
+
+// limit is that of an http.Client, for all its requests.
+const limit = time.Second
 
 const page = "<html><head><title>Sign in</title></head><body>Please sign in</body></html>"
 
@@ -104,7 +108,7 @@ func bodyRows() []failure {
 		{name: "200 with half a JSON", want: "failure/contract|failure/connection/retry", answer: func(x *exchange) { x.say(200, jsonType, x.half()) }},
 		{name: "200, body cut", want: "failure/connection/retry|failure/contract", answer: part((*exchange).cut)},
 		{name: "200, body reset", want: "failure/connection/retry", answer: part((*exchange).reset)},
-		{name: "200, body stalls, Client.Timeout", want: "failure/timeout/retry", limit: short, answer: part((*exchange).hang)},
+		{name: "200, body stalls, Client.Timeout", want: "failure/timeout/retry", limit: limit, answer: part((*exchange).hang)},
 	}
 }
 
@@ -137,7 +141,7 @@ func wayRows() []failure {
 			x.header("Location", x.r.URL.Path)
 			x.say(307, "text/plain", "")
 		}},
-		{name: "hangs, Client.Timeout", want: "failure/timeout/retry", limit: short, answer: hang},
+		{name: "hangs, Client.Timeout", want: "failure/timeout/retry", limit: limit, answer: hang},
 		{name: "hangs, ResponseHeaderTimeout", want: "failure/timeout/retry", answer: hang, way: func(sound *http.Transport) http.RoundTripper {
 			broken := sound.Clone()
 			broken.ResponseHeaderTimeout = short
@@ -242,7 +246,7 @@ func streamRows() []failure {
 	rows := []failure{
 		{name: "stream cut", want: "failure/connection/retry", answer: opened((*exchange).cut)},
 		{name: "stream reset", want: "failure/connection/retry", answer: opened((*exchange).reset)},
-		{name: "stream stalls, Client.Timeout", want: "failure/timeout/retry", limit: short, answer: opened((*exchange).hang)},
+		{name: "stream stalls, Client.Timeout", want: "failure/timeout/retry", limit: limit, answer: opened((*exchange).hang)},
 		{name: "stream stalls, caller's deadline", want: "failure/timeout", answer: opened((*exchange).hang), caller: deadline},
 		{name: "stream stalls, caller cancels", want: "neutral/canceled", answer: opened((*exchange).hang), caller: cancels(context.Canceled)},
 		{name: "event with nonsense", want: "failure/contract", answer: event("oops")},
@@ -318,10 +322,10 @@ func TestTable_WrongAtMostOneInThirty(t *testing.T) {
 // playHTTP plays one row over HTTP.
 func playHTTP(t *testing.T, form string, f failure) toolhealth.Verdict {
 	server := newFake(t)
-	server.streams = strings.Contains(form, "stream")
+	server.streams.Store(strings.Contains(form, "stream"))
 	way := &way{sound: &http.Transport{}}
 	t.Cleanup(way.sound.CloseIdleConnections)
-	client := &http.Client{Transport: httphealth.Witness(way)}
+	client := &http.Client{Transport: httphealth.Witness(way), Timeout: f.limit}
 	w := newWorld(t, func(s *toolhealth.Settings) { s.DeadlineFloor = toolhealth.Off })
 	var options []mcpgohealth.Option
 	if strings.HasPrefix(form, "legacy") {
@@ -337,34 +341,32 @@ func playHTTP(t *testing.T, form string, f failure) toolhealth.Verdict {
 		if c, ok := broken.(*http.Transport); ok {
 			t.Cleanup(c.CloseIdleConnections)
 		}
-		way.broken = broken
+		way.broken.Store(&broken)
 	}
 	if f.answer != nil {
 		server.answer(f.answer)
 	}
-	client.Timeout = f.limit
 	if f.again {
 		callRow(t, s, "t", failure{})
 	}
 	callRow(t, s, "t", f)
-	client.Timeout = 0
 	return w.last()
 }
 
 // way is the way to a server, which can be broken for calls of tools.
 type way struct {
 	sound  *http.Transport
-	broken http.RoundTripper
+	broken atomic.Pointer[http.RoundTripper] // nil: it is sound
 }
 
 func (w *way) RoundTrip(q *http.Request) (*http.Response, error) {
-	if w.broken != nil && q.GetBody != nil {
+	if broken := w.broken.Load(); broken != nil && q.GetBody != nil {
 		if body, err := q.GetBody(); err == nil {
 			defer body.Close()
 			var text [4096]byte
 			n, _ := body.Read(text[:])
 			if strings.Contains(string(text[:n]), `"tools/call"`) {
-				return w.broken.RoundTrip(q)
+				return (*broken).RoundTrip(q)
 			}
 		}
 	}

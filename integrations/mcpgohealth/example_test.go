@@ -50,10 +50,11 @@ func ExampleDial() {
 		fmt.Println(result.IsError, result.Content[0].(mcp.TextContent).Text)
 	}
 	// The tool does not say that it is read-only or idempotent, so no call is repeated.
+
 	// Output:
-	// true tool outcome unknown: it may or may not have acted; check before calling it again
-	// true tool outcome unknown: it may or may not have acted; check before calling it again
-	// true tool outcome unknown: it may or may not have acted; check before calling it again
+	// true tool outcome unknown: the action may have been carried out, check before repeating it
+	// true tool outcome unknown: the action may have been carried out, check before repeating it
+	// true tool outcome unknown: the action may have been carried out, check before repeating it
 	// true tool temporarily unavailable: circuit breaker open; retry after 30s
 }
 

@@ -65,7 +65,7 @@ func TestSession_ChildThatDiedIdleCostsNothing(t *testing.T) {
 	old := process(t, s)
 	require.NoError(t, old.Kill())
 	soon(t, func() bool { return stateOf(old) == "Z" })
-	time.Sleep(20 * time.Millisecond) // until the transport has read the end
+	time.Sleep(300 * time.Millisecond) // until the transport has read the end
 	assert.Equal(t, "hello", call(t, s, "t1"))
 	assert.EqualValues(t, 0, w.health("t1").Failures)
 }

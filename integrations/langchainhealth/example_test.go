@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 
 	"github.com/tmc/langchaingo/agents"
 	"github.com/tmc/langchaingo/chains"
+	"github.com/tmc/langchaingo/llms"
 	"github.com/tmc/langchaingo/llms/fake"
+	"github.com/tmc/langchaingo/llms/openai"
 	"github.com/tmc/langchaingo/schema"
 	"github.com/tmc/langchaingo/tools"
 
@@ -66,6 +70,32 @@ func ExampleTool() {
 	// 42 <nil>
 	// error from evaluator: input:1:1: undefined: six <nil>
 	// 1 1 0
+}
+
+// The breaker of a tool that asks a model learns how long the server wants to be left
+// alone, although the error of the model does not say it.
+func ExampleHTTPClient() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "120")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer server.Close()
+
+	client := langchainhealth.HTTPClient(nil)
+	model, err := openai.New(openai.WithHTTPClient(client), openai.WithBaseURL(server.URL), openai.WithToken("key"))
+	if err != nil {
+		panic(err)
+	}
+	guard, err := toolhealth.New(toolhealth.Settings{})
+	if err != nil {
+		panic(err)
+	}
+	summary := langchainhealth.Tool(guard, &stub{name: "summary", call: func(ctx context.Context, text string) (string, error) {
+		return llms.GenerateFromSinglePrompt(ctx, model, "Sum up: "+text) // with the ctx of the tool
+	}})
+	fmt.Println(summary.Call(context.Background(), "a long story"))
+	// Output:
+	// tool temporarily unavailable: it asked to wait; retry after 120s <nil>
 }
 
 // stub is a tool of one function.

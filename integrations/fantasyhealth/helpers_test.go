@@ -135,3 +135,25 @@ func newTool(name string, run func(ctx context.Context, q string) (fantasy.ToolR
 func times(n int, name string) []string {
 	return strings.Fields(strings.Repeat(name+" ", n))
 }
+
+// leaver is the ctx of a caller who is gone once left is closed, and whose Err is err then.
+type leaver struct {
+	context.Context
+	err  error
+	left chan struct{}
+}
+
+func newLeaver(t testing.TB, err error) *leaver {
+	return &leaver{t.Context(), err, make(chan struct{})}
+}
+
+func (l *leaver) Done() <-chan struct{} { return l.left }
+
+func (l *leaver) Err() error {
+	select {
+	case <-l.left:
+		return l.err
+	default:
+		return nil
+	}
+}

@@ -221,27 +221,24 @@ func TestTool_CallerWhoIsGoneEndsRun(t *testing.T) {
 		for _, want := range []error{context.Canceled, context.DeadlineExceeded} {
 			for name, run := range runs {
 				t.Run(fmt.Sprint(name, ", ", want, ", ", result.name), func(t *testing.T) {
-					ctx, cancel := context.WithCancel(t.Context())
-					if want == context.DeadlineExceeded {
-						ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
-					}
-					defer cancel()
+					caller := newLeaver(t, want)
 					guard := newGuard(t, nil)
 					m := &model{calls: times(2, "search")}
 					guarded := fantasyhealth.Tool(guard, newTool("search", func(ctx context.Context, _ string) (fantasy.ToolResponse, error) {
-						if want == context.Canceled {
-							cancel()
-						}
+						close(caller.left)
 						<-ctx.Done()
 						return result.of(ctx)
 					}))
-					_, err := run(ctx, newAgent(t, m, guarded))
+					_, err := run(caller, newAgent(t, m, guarded))
 					if name == "stream" { // Generate drops the error of a tool
 						require.ErrorIs(t, err, want)
 					}
 					asked, _ := m.seen()
 					assert.Equal(t, 1, asked)
 					assert.Zero(t, health(guard, "search").Failures)
+
+					_, err = guarded.Run(caller, fantasy.ToolCall{Input: "{}"}) // to the caller of the next one
+					require.ErrorIs(t, err, want)
 				})
 			}
 		}

@@ -115,3 +115,25 @@ func newOpenAI(t testing.TB, url string, client *http.Client) llms.Model {
 	require.NoError(t, err)
 	return m
 }
+
+// leaver is the ctx of a caller who is gone once left is closed, and whose Err is err then.
+type leaver struct {
+	context.Context
+	err  error
+	left chan struct{}
+}
+
+func newLeaver(t testing.TB, err error) *leaver {
+	return &leaver{t.Context(), err, make(chan struct{})}
+}
+
+func (l *leaver) Done() <-chan struct{} { return l.left }
+
+func (l *leaver) Err() error {
+	select {
+	case <-l.left:
+		return l.err
+	default:
+		return nil
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -98,28 +97,16 @@ func TestTool_CallerWhoIsGoneEndsRun(t *testing.T) {
 		{"the tool returns ctx.Err", context.Context.Err},
 		{"the tool returns an error of its own", func(context.Context) error { return errors.New("stopped") }},
 	} {
-		for _, caller := range []struct {
-			name string
-			err  error
-			gone func(context.Context) (context.Context, context.CancelFunc)
-		}{
-			{"canceled", context.Canceled, context.WithCancel},
-			{"deadline", context.DeadlineExceeded, func(ctx context.Context) (context.Context, context.CancelFunc) {
-				return context.WithTimeout(ctx, 200*time.Millisecond)
-			}},
-		} {
-			t.Run(caller.name+", "+result.name, func(t *testing.T) {
-				ctx, cancel := caller.gone(t.Context())
-				defer cancel()
+		for _, want := range []error{context.Canceled, context.DeadlineExceeded} {
+			t.Run(fmt.Sprint(want, ", ", result.name), func(t *testing.T) {
+				caller := newLeaver(t, want)
 				guard := newGuard(t, nil)
-				_, s, err := run(ctx, t, langchainhealth.Tools(guard, &stub{"search", func(ctx context.Context, _ string) (string, error) {
-					if caller.err == context.Canceled {
-						cancel()
-					}
+				_, s, err := run(caller, t, langchainhealth.Tools(guard, &stub{"search", func(ctx context.Context, _ string) (string, error) {
+					close(caller.left)
 					<-ctx.Done()
 					return "", result.err(ctx)
 				}}), act("search"))
-				require.ErrorIs(t, err, caller.err)
+				require.ErrorIs(t, err, want)
 				assert.Equal(t, 1, s.asked())
 				assert.Zero(t, health(guard, "search").Failures)
 			})

@@ -109,11 +109,11 @@ func TestGuard_AliasOfNameIsSameEntry(t *testing.T) {
 }
 
 func TestGuard_InterruptIsNeutralAndResumes(t *testing.T) {
+	failed := toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindUnknown, Retryable: true}
 	for name, classify := range map[string]toolhealth.Classifier{
-		"default": nil,
-		"one that takes everything for a failure": func(context.Context, error) toolhealth.Verdict {
-			return toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindUnknown, Retryable: true}
-		},
+		"default":             nil,
+		"with a rule for all": toolhealth.ErrorRules{Own: []toolhealth.Rule{func(error) (toolhealth.Verdict, bool) { return failed, true }}}.Classify,
+		"of the user's own":   func(context.Context, error) toolhealth.Verdict { return failed },
 	} {
 		t.Run(name, func(t *testing.T) {
 			guard := newGuard(t, func(s *toolhealth.Settings) { s.Classify = classify })
@@ -128,11 +128,7 @@ func TestGuard_InterruptIsNeutralAndResumes(t *testing.T) {
 			require.Equal(t, ai.FinishReasonInterrupted, res.FinishReason)
 			require.Len(t, res.Interrupts(), 1)
 			assert.Equal(t, map[string]any{"ask": "may I?"}, res.Interrupts()[0].Metadata["interrupt"])
-			if classify == nil {
-				h := health(guard, "pay")
-				assert.Equal(t, map[toolhealth.Kind]uint64{toolhealth.KindDenied: 1}, h.NeutralByKind)
-				assert.Zero(t, h.Failures)
-			}
+			assert.Equal(t, name != "of the user's own", health(guard, "pay").NeutralByKind[toolhealth.KindDenied] == 1)
 
 			res, err = a.generate(t.Context(), guard, ai.WithMessages(res.History()...),
 				ai.WithToolRestarts(a.tool.Restart(res.Interrupts()[0], &ai.RestartOptions{ResumedMetadata: map[string]any{"yes": true}})))

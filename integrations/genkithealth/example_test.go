@@ -26,7 +26,7 @@ func ExampleGuard() {
 		return "", errors.New("dial search.internal: no such host")
 	})
 	insisting := times(4, "search")
-	model := genkit.DefineModel(g, "test/insisting", withTools, insisting.generate)
+	model := genkit.DefineModelAction(g, "test/insisting", withTools, insisting.generate)
 
 	resp, err := genkit.Generate(ctx, g, ai.WithModel(model), ai.WithPrompt("What is a breaker?"), ai.WithTools(search),
 		ai.WithUse(genkithealth.Guard{Guard: guard}))

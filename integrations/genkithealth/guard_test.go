@@ -233,7 +233,7 @@ func TestGuard_WrongArgumentsAreToldAndOpenNothing(t *testing.T) {
 	guard := newGuard(t, nil)
 	m := times(5, "add")
 	g := genkit.Init(t.Context())
-	genkit.DefineModel(g, "test/scripted", withTools, m.generate)
+	genkit.DefineModelAction(g, "test/scripted", withTools, m.generate)
 	add := genkit.DefineTool(g, "add", "adds", func(_ *ai.ToolContext, in struct {
 		A int `json:"a"`
 	}) (int, error) {

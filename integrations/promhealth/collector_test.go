@@ -168,14 +168,16 @@ func TestCollector_HistogramIsThatOfTheRegistry(t *testing.T) {
 func TestCollector_NamesAreUTF8(t *testing.T) {
 	r := toolhealth.NewRegistry()
 	p := register(t, r, promhealth.Options{})
-	r.RecordSuccess("bad\x80", 0)   // comes before the next one
-	r.RecordSuccess("bad\uFFFD", 0) // has the name by right
+	r.RecordSuccess("bad\x80", 0) // comes before the next one
+	for range 5 {
+		r.RecordSuccess("bad\uFFFD", 0) // has the name by right
+	}
 	r.RecordSuccess("worse\xff", 0)
 	r.RecordSuccess("worse\xfe", 0) // comes before that
 	r.RecordSuccess("_other", 0)
 	r.RecordSuccess("two\nlines \"<b>\"", 0)
 	assert.Equal(t, map[string]float64{
-		`calls_total{outcome="success",tool="bad` + "\uFFFD" + `"}`:   1,
+		`calls_total{outcome="success",tool="bad` + "\uFFFD" + `"}`:   5,
 		`calls_total{outcome="success",tool="worse` + "\uFFFD" + `"}`: 1,
 		`calls_total{outcome="success",tool="_other"}`:                3,
 		`calls_total{outcome="success",tool="two\nlines \"<b>\""}`:    1,

@@ -61,16 +61,21 @@ func TestCollector_NamesStay(t *testing.T) {
 			r.RecordSuccess(tool, 0)
 		}
 	}
-	for i := range 6 {
+	for i := 3; i < 6; i++ {
 		calls(fmt.Sprint(i), 100)
+	}
+	require.Len(t, values(gather(t, p), "tool_score_ratio"), 3)
+	for i := range 3 {
+		calls(fmt.Sprint(i), 110)
 	}
 	before := values(gather(t, p), "tool_score_ratio")
 	for i := range 6 {
 		calls(fmt.Sprint(i), i)
 		assert.Equal(t, before, values(gather(t, p), "tool_score_ratio"))
 	}
-	calls("5", 200)
-	assert.Contains(t, values(gather(t, p), "tool_score_ratio"), `tool_score_ratio{tool="5"}`)
+	assert.Contains(t, before, `tool_score_ratio{tool="3"}`)
+	calls("1", 200)
+	assert.Contains(t, values(gather(t, p), "tool_score_ratio"), `tool_score_ratio{tool="1"}`)
 }
 
 // Whatever tools do, go and come back, Prometheus sees no counter go back but that of a

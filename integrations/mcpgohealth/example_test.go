@@ -83,3 +83,20 @@ func ExampleMiddleware() {
 	// error -32603
 	// tool temporarily unavailable: circuit breaker open; retry after 30s
 }
+
+// A host whose server is a child process.
+func ExampleDial_child() {
+	ctx := context.Background()
+	var policies mcpgohealth.Policies
+	guard, err := toolhealth.New(toolhealth.Settings{GroupSeparator: "/", PolicyOf: policies.Of})
+	if err != nil {
+		log.Fatal(err)
+	}
+	session, err := mcpgohealth.Dial(ctx, guard, func(context.Context) (transport.Interface, error) {
+		return transport.NewStdio("github-mcp-server", nil, "stdio"), nil
+	}, mcpgohealth.Server("github"), mcpgohealth.Learn(&policies))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+}

@@ -83,3 +83,26 @@ func ExampleMetrics() {
 	// search 0
 	// mail 1
 }
+
+// All of it, on the global providers of OpenTelemetry.
+func Example() {
+	call := func(context.Context, string) (string, error) { return "found", nil }
+
+	tracer, err := otelhealth.NewTracer(otelhealth.TracerOptions{})
+	if err != nil {
+		panic(err)
+	}
+	guard, err := toolhealth.New(toolhealth.Settings{Start: tracer.Start, Observe: tracer.Observe})
+	if err != nil {
+		panic(err)
+	}
+	search := otelhealth.Trace(tracer, "search", toolhealth.Wrap(guard, "search", call).Call)
+	stop, err := otelhealth.Metrics(guard.Registry(), otelhealth.MetricsOptions{})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = stop() }()
+
+	fmt.Println(search(context.Background(), "gophers"))
+	// Output: found <nil>
+}

@@ -34,6 +34,7 @@ var documents = []string{
 	"integrations/langchainhealth/README.md",
 	"integrations/mcpgohealth/README.md",
 	"integrations/otelhealth/README.md",
+	"integrations/promhealth/README.md",
 	"integrations/sloghealth/README.md",
 	"integrations/watch/README.md",
 }
@@ -99,6 +100,7 @@ func TestDocuments_CodeIsCompiledAndRun(t *testing.T) {
 		{"integrations/langchainhealth/README.md", []string{"integrations/langchainhealth"}, 0, 2},
 		{"integrations/mcpgohealth/README.md", []string{"integrations/mcpgohealth"}, 0, 2},
 		{"integrations/otelhealth/README.md", []string{"integrations/otelhealth"}, 0, 1},
+		{"integrations/promhealth/README.md", []string{"integrations/promhealth"}, 0, 1},
 		{"examples/recipes/README.md", []string{"examples/recipes"}, 0, 5},
 	} {
 		source := goFiles(t, c.compiled...)

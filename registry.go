@@ -1,6 +1,7 @@
 package toolhealth
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -725,8 +726,11 @@ func (r *Registry) groupNamed(name string, k *compiled, now int64) *group {
 	if r.groups.Len() >= k.bound && !r.dropVacant(now) {
 		return nil
 	}
-	n := r.groups.Put(name, func(g *group) { g.snap.Store(k.groupBreaker.Initial) })
-	n.Value.name = n.Name()
+	name = strings.Clone(name) // it may be a part of a whole request
+	n := r.groups.Put(name, func(g *group) { // before it can be seen
+		g.name = name
+		g.snap.Store(k.groupBreaker.Initial)
+	})
 	return &n.Value
 }
 

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -129,4 +130,4 @@ func (s *series) before(number int) *mark {
 	return &s.marks[0]
 }
 
-func narrow(n uint64) uint32 { return uint32(min(n, 1<<32-1)) }
+func narrow(n uint64) uint32 { return uint32(min(n, math.MaxUint32)) }

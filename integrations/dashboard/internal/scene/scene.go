@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/toolhealth/toolhealth"
@@ -26,7 +27,7 @@ type Tool struct {
 var (
 	Timeout     = toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindTimeout}
 	ServerError = toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindServerError}
-	Connection  = toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindConnection}
+	Connection  = toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindConnection, Retryable: true}
 	Throttled   = toolhealth.Verdict{Outcome: toolhealth.OutcomeThrottled, Kind: toolhealth.KindRateLimited, RetryAfter: 4 * time.Minute}
 )
 
@@ -74,6 +75,30 @@ func Sick() []*Tool {
 	tools[7].Bad = Between(58, 61, Throttled, 1)
 	tools[3].Bad = Between(8, 9, ServerError, 1)
 	return tools
+}
+
+// Server returns twelve tools of six servers. One server is down.
+func Server() []*Tool {
+	names := []string{
+		"github/search", "github/create_issue", "github/get_file", "github/list_pulls", "jira/create_issue", "jira/search",
+		"slack/post_message", "slack/list_channels", "pg/query", "maps/geocode", "maps/route", "mail/send",
+	}
+	tools := make([]*Tool, len(names))
+	for i, name := range names {
+		tools[i] = &Tool{Name: name, Rate: rates[i], Median: time.Duration(medians[i]) * time.Millisecond}
+		if Group(name) == "github" {
+			tools[i].Bad = func(at time.Duration) (toolhealth.Verdict, float64) {
+				return Connection, float64(at / (53*time.Minute + 40*time.Second)) // 0 or 1
+			}
+		}
+	}
+	return tools
+}
+
+// Group returns the group of a tool of Server and Many: its server.
+func Group(tool string) string {
+	server, _, _ := strings.Cut(tool, "/")
+	return server
 }
 
 // Many returns 500 tools of 108 servers. One server is down, and two tools fail often.

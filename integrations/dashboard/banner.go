@@ -13,7 +13,7 @@ import (
 type banner struct {
 	Class, Icon, Head string
 	Sick              []named // the worst
-	Rest              int     // tools that are sick, too
+	Rest              int     // tools and groups that are sick, too
 	Held              string
 	Hints             []string
 }
@@ -57,47 +57,56 @@ func newBanner(s *state) banner {
 	return b
 }
 
-// name names the worst tools, and a group in the place of its tools, and returns how many
-// tools an operator holds.
+// name names the worst: groups, which are several tools each, before tools. It returns how
+// many tools an operator holds.
 func (b *banner) name(s *state) (held int) {
-	told, tools := make(map[string]bool), 0
-	var groups []string
+	told := make(map[string]bool)
+	var groups, tools []named
+	var heldGroups []string
+	heldTools := 0
 	for _, r := range s.rows[:s.sick] {
+		if r.rank == rankHeld {
+			held++
+		}
 		switch {
-		case r.rank == rankHeld && r.byGroup:
-			held++
-			if !told[r.group.Group] {
-				told[r.group.Group] = true
-				groups = append(groups, r.group.Group)
-			}
+		case !r.byGroup && r.rank == rankHeld:
+			heldTools++
+		case !r.byGroup:
+			tools = append(tools, named{"tool", r.Name, r.Why, r.Down, r.DownSince})
+		case told[r.group.Group]:
 		case r.rank == rankHeld:
-			held++
-			tools++
-		case r.byGroup && told[r.group.Group]:
-		case len(b.Sick) == maxNamed:
-			b.Rest++
-		case r.byGroup:
-			told[r.group.Group] = true
-			g := s.byGroup[r.group.Group]
-			b.Sick = append(b.Sick, named{"group", g.Name, "(" + g.Size + ") " + g.Why, g.Down, g.DownSince})
+			heldGroups = append(heldGroups, r.group.Group)
 		default:
-			b.Sick = append(b.Sick, named{"tool", r.Name, r.Why, r.Down, r.DownSince})
+			g := s.byGroup[r.group.Group]
+			groups = append(groups, named{"group", g.Name, "(" + g.Size + ") " + g.Why, g.Down, g.DownSince})
+		}
+		if r.byGroup {
+			told[r.group.Group] = true
 		}
 	}
+	b.Sick = append(groups, tools...)
+	b.Rest = max(0, len(b.Sick)-maxNamed)
+	b.Sick = b.Sick[:len(b.Sick)-b.Rest]
+	b.Held = isolated(heldTools, heldGroups)
+	return held
+}
+
+// isolated says what operators hold; "" if that is nothing.
+func isolated(tools int, groups []string) string {
 	var parts []string
 	if tools > 0 {
 		parts = append(parts, fmt.Sprint(tools))
 	}
 	switch {
 	case len(groups) == 1:
-		parts = append(parts, "the group "+groups[0])
+		parts = append(parts, "group "+groups[0])
 	case len(groups) > 1:
 		parts = append(parts, counted(len(groups), "group"))
 	}
-	if len(parts) > 0 {
-		b.Held = strings.Join(parts, " and ") + " isolated by an operator"
+	if len(parts) == 0 {
+		return ""
 	}
-	return held
+	return strings.Join(parts, " and ") + " isolated by an operator"
 }
 
 func are(n int) string {

@@ -45,18 +45,21 @@ func (s *state) group() {
 	}
 }
 
-// chips returns the groups that stand above the table: those that need attention, and a
-// few others.
+// chips returns the groups that stand above the table: those that need attention, and the
+// others if all are few.
 func (s *state) chips() map[string]any {
-	shown, rest := s.groups, ""
-	for i, g := range shown {
-		if i >= maxGroups && !g.Sick() || i >= maxRows {
-			shown, rest = shown[:i], fmt.Sprintf("and %d more", len(shown)-i)
-			if !g.Sick() {
-				rest += ", all reachable"
-			}
-			break
-		}
+	n := len(s.groups)
+	if n > maxGroups {
+		n, _ = slices.BinarySearchFunc(s.groups, rankHealthy, func(g *groupRow, rank int) int { return g.rank - rank })
+	}
+	shown, rest := s.groups[:min(n, maxRows)], ""
+	switch left := len(s.groups) - len(shown); {
+	case left > 0 && n > maxRows:
+		rest = fmt.Sprintf("and %d more", left)
+	case left > 0 && n > 0:
+		rest = fmt.Sprintf("and %d more, all reachable", left)
+	case left > 0:
+		rest = fmt.Sprintf("%d, all reachable", left)
 	}
 	return map[string]any{"Groups": shown, "Rest": rest}
 }
@@ -112,7 +115,7 @@ func (g *groupRow) figures() []figure {
 	}
 	return []figure{
 		{"Tools", strconv.Itoa(t.Tools), fmt.Sprintf("%d cannot be called", refused)},
-		{"Success", percent(all.SuccessRate()), "of all its tools"},
+		{"Success", share(&all), "of all its tools"},
 		{"Calls", number(all.PerMinute(all.Calls)) + "/min", "of all its tools"},
 		{"Refused", count(all.Refused), "of all its tools"},
 		{"Failures in a row", strconv.Itoa(t.ConsecutiveFailures), cmp.Or(last, "to reach it")},

@@ -135,7 +135,7 @@ func (h *handler) details(s *state, r *row, c choice, who string, may bool) deta
 func figures(r *row, s *watch.Series) []figure {
 	t, w := r.health, r.window
 	out := []figure{
-		{"Success", percent(w.SuccessRate()), percent(t.SuccessRate()) + " since the start"},
+		{"Success", share(w), percent(t.SuccessRate()) + " since the start"},
 		{"Calls", number(w.PerMinute(w.Calls)) + "/min", count(t.TotalCalls()) + " since the start"},
 		{"p50", dash(span(w.P50)), dash(span(t.P50)) + " since the start"},
 		{"p90", dash(span(w.P90)), dash(span(t.P90)) + " since the start"},
@@ -161,6 +161,14 @@ func figures(r *row, s *watch.Series) []figure {
 		out = append(out, figure{"Let in all the same", count(t.WouldRefuse), "observe only"})
 	}
 	return out
+}
+
+// share writes the success rate, which there is none of without calls.
+func share(w *watch.Window) string {
+	if w.Calls == 0 {
+		return "–"
+	}
+	return percent(w.SuccessRate())
 }
 
 func guardFigures(g toolhealth.GuardCounts) []figure {

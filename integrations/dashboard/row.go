@@ -22,11 +22,15 @@ type row struct {
 	ID           int
 	Name         string
 	Prefix, Base string // the two parts of a name such as "github/search"
+	Long         bool   // Name may be broken anywhere
 	Epoch        uint64
 }
 
+// longName is how long a name may be in one line of the table, in bytes.
+const longName = 30
+
 func newRow(h *toolhealth.ToolHealth, w *watch.Window, g *toolhealth.GroupHealth, at time.Time) *row {
-	r := &row{health: h, window: w, group: g, at: at, Name: h.Tool, Base: h.Tool, Epoch: h.Epoch}
+	r := &row{health: h, window: w, group: g, at: at, Name: h.Tool, Base: h.Tool, Long: len(h.Tool) > longName, Epoch: h.Epoch}
 	if i := strings.LastIndexAny(h.Tool, "/|:"); i > 0 && i < len(h.Tool)-1 {
 		r.Prefix, r.Base = h.Tool[:i+1], h.Tool[i+1:]
 	}

@@ -120,7 +120,7 @@ const (
 	maxOfTool  = 4   // there
 	maxRows    = 100 // unless all are asked for
 	maxNamed   = 4   // in the banner
-	maxGroups  = 12  // unless more need attention
+	maxGroups  = 12  // above the table; if there are more, those that need attention
 	maxOfPanel = 60  // events of one tool or group
 )
 

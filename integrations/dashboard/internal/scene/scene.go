@@ -60,6 +60,11 @@ func Between(from, to int, v toolhealth.Verdict, share float64) func(time.Durati
 	}
 }
 
+// unplugged returns what a tool does whose server is out of reach from a time on.
+func unplugged(from time.Duration) func(time.Duration) (toolhealth.Verdict, float64) {
+	return func(at time.Duration) (toolhealth.Verdict, float64) { return Connection, float64(min(1, at/from)) }
+}
+
 // Sick returns the twelve tools on a bad night: one is down, one flaps, one asks to wait,
 // and one had a bad minute.
 func Sick() []*Tool {
@@ -87,9 +92,7 @@ func Server() []*Tool {
 	for i, name := range names {
 		tools[i] = &Tool{Name: name, Rate: rates[i], Median: time.Duration(medians[i]) * time.Millisecond}
 		if Group(name) == "github" {
-			tools[i].Bad = func(at time.Duration) (toolhealth.Verdict, float64) {
-				return Connection, float64(at / (53*time.Minute + 40*time.Second)) // 0 or 1
-			}
+			tools[i].Bad = unplugged(53*time.Minute + 40*time.Second)
 		}
 	}
 	return tools
@@ -112,7 +115,7 @@ func Many() []*Tool {
 		}
 		switch {
 		case i%12 == 6 && i/12%9 == 3:
-			t.Rate, t.Bad = .5, Between(57, 61, Connection, 1)
+			t.Rate, t.Bad = .5, unplugged(57*time.Minute+10*time.Second)
 		case i == 77, i == 300:
 			t.Rate, t.Bad = 1, Between(0, 61, ServerError, .35)
 		}

@@ -114,10 +114,12 @@ func (h *handler) details(s *state, r *row, c choice, who string, may bool) deta
 		}
 	}
 	d.TookIn = "last " + d.Window
-	if d.Took = newChart(h.watcher.Latency(r.Name, h.options.Window)); len(d.Took.Bars) == 0 {
-		all, _ := h.registry.Latency(r.Name)
-		d.Took, d.TookIn = newChart(all), "since the start"
+	took := h.watcher.Latency(r.Name, h.options.Window)
+	if took.Successes.Count == 0 { // what is normal is worth more than what failed lately
+		took, _ = h.registry.Latency(r.Name)
+		d.TookIn = "since the start"
 	}
+	d.Took = newChart(took)
 	if d.Hour.Opened > 3 {
 		d.Says = append(d.Says, fmt.Sprintf("It flaps: it opened %d times in the last hour. Isolate it if half a tool is worse than none.", d.Hour.Opened))
 	}

@@ -66,9 +66,7 @@ func (s *series) add(w *Watcher, h *toolhealth.ToolHealth) {
 	if is.successes > was.successes {
 		s.lastSuccess = w.at
 	}
-	if w.ticks > 0 {
-		s.put(w, w.ticks-1, was, took)
-	}
+	s.put(w, w.ticks-1, was, took) // the first sample is of no slot, and brings nothing
 }
 
 // put writes the cell of a number: what happened since the counters were these.

@@ -113,7 +113,6 @@ func (w *Watcher) Series(tool string) Series {
 	}
 	out := Series{LastSuccess: s.lastSuccess, From: w.began}
 	if s.cells != nil {
-		out.Slots = make([]Slot, 0, w.slots)
 		for n := max(0, w.ticks-w.slots); n < w.ticks; n++ {
 			c := s.cells[n%w.slots]
 			out.Slots = append(out.Slots, Slot{

@@ -131,7 +131,7 @@ func (w *Watcher) sample() {
 				w.crowded = true
 				continue
 			}
-			s = &series{tick: -1, latency: new(toolhealth.Latency)}
+			s = &series{latency: new(toolhealth.Latency)}
 			if old { // what it counts is from before
 				s.counts, s.latency = readingOf(h), w.latency(h.Tool)
 			}
@@ -160,10 +160,10 @@ func (w *Watcher) mark() bool {
 		return false
 	}
 	w.marks = append(w.marks, w.at)
-	for len(w.marks) > 2 && w.at.Sub(w.marks[1]) >= remembered {
-		w.marks = slices.Delete(w.marks, 0, 1)
-		w.lost++
-	}
+	old := slices.IndexFunc(w.marks, func(at time.Time) bool { return w.at.Sub(at) < remembered })
+	unused := max(0, old-1)
+	w.marks = slices.Delete(w.marks, 0, unused)
+	w.lost += unused
 	return true
 }
 

@@ -134,6 +134,9 @@ func (h *handler) show(w http.ResponseWriter, r *http.Request, name string) {
 	}
 }
 
+// maxForm is how much is read of the form of an operator, in bytes.
+const maxForm int64 = 1 << 16
+
 // operate does what an operator asks for. It needs no token: browsers say where a
 // request comes from.
 func (h *handler) operate(w http.ResponseWriter, r *http.Request, act string) {
@@ -146,7 +149,7 @@ func (h *handler) operate(w http.ResponseWriter, r *http.Request, act string) {
 		http.Error(w, "you may look, not act", http.StatusForbidden)
 		return
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, 1<<16)
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	key, done := "tool", false
 	if r.PostFormValue("group") != "" {
 		key = "group"

@@ -461,20 +461,28 @@ func TestData_HasOnlyWhatChanged(t *testing.T) {
 	})
 }
 
-// What the page of 5,000 tools weighs.
+// What the page of 5,000 busy tools in 40 groups weighs, of which one is down.
 func TestData_IsSmallForFiveThousandTools(t *testing.T) {
-	r := toolhealth.NewRegistry()
-	for i := range 5000 {
-		for j := range 5 {
-			r.RecordSuccess(fmt.Sprintf("server-%d/tool-%d", i%40, i), time.Duration(1+i*j%900)*time.Millisecond)
+	config := toolhealth.DefaultConfig()
+	config.Group = scene.Group
+	bubbleOf(t, config, Options{}, func(t *testing.T, s site) {
+		for sample := range 24 { // two minutes
+			for i := range 5000 {
+				name := fmt.Sprintf("server-%d/tool-%d", i%40, i)
+				s.registry.RecordSuccess(name, time.Duration(1+(i+sample*37)%900)*time.Millisecond)
+				if i%100 == 1 && sample > 20 {
+					s.registry.Record(name, scene.Connection, time.Second)
+				}
+			}
+			time.Sleep(5 * time.Second)
+			s.watcher.Sample()
 		}
-		if i%100 == 0 {
-			fail(r, fmt.Sprintf("server-%d/tool-%d", i%40, i), 3)
-		}
-	}
-	w := watch.New(r, watch.Options{Interval: time.Hour}) // nothing changes by itself
-	defer w.Close()
-	h := New(r, Options{Watcher: w})
+		s.registry.IsolateGroup("server-7", "alice")
+		checkSizes(t, s.page)
+	})
+}
+
+func checkSizes(t *testing.T, h http.Handler) {
 	size := func(target string) (whole, packed int) {
 		rec := httptest.NewRecorder()
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
@@ -493,8 +501,11 @@ func TestData_IsSmallForFiveThousandTools(t *testing.T) {
 	for _, target := range []string{"/x/", "/x/data.json"} {
 		whole, packed := size(target)
 		t.Logf("%s: %d bytes, %d compressed", target, whole, packed)
+		assert.Greater(t, whole, 100_000, "it has 100 rows with sparklines")
 		assert.Less(t, packed, 100_000)
 	}
+	whole, packed := size("/x/data.json?all=1")
+	t.Logf("all rows: %d bytes, %d compressed", whole, packed)
 	for _, query := range []string{"", "&all=1", "&show=sick", "&q=tool-77"} {
 		n := poll(t, h, query)
 		whole, packed := size("/x/data.json?" + since(n) + query)
@@ -602,7 +613,7 @@ func TestHandler_IsServedUnderAnyPath(t *testing.T) {
 // Viewers beside calls, an operator, new configurations and evictions.
 func TestHandler_ManyViewersAtOnce(t *testing.T) {
 	config := toolhealth.DefaultConfig()
-	config.MaxTools = 40
+	config.MaxTools, config.Group = 40, scene.Group
 	r, err := toolhealth.NewRegistryWithConfig(config)
 	require.NoError(t, err)
 	w := watch.New(r, watch.Options{Interval: time.Millisecond})
@@ -624,6 +635,9 @@ func TestHandler_ManyViewersAtOnce(t *testing.T) {
 			fail(r, fmt.Sprint("sick-", i%7), 1)
 			r.Reset(fmt.Sprint("sick-", i%5), "bob")
 			r.Remove(fmt.Sprint("sick-", i%3))
+			unplug(r, "down/a", "down/b")
+			r.IsolateGroup("held", "bob")
+			r.ResetGroup([]string{"down", "held"}[i%2], "")
 		}
 	})
 	background.Go(func() {
@@ -645,7 +659,7 @@ func TestHandler_ManyViewersAtOnce(t *testing.T) {
 				if err := json.Unmarshal(rec.Body.Bytes(), &n); err != nil {
 					t.Error(err)
 				}
-				for _, target := range []string{"/x/?all=1", "/x/panel?tool=sick-1", "/x/summary.json"} {
+				for _, target := range []string{"/x/?all=1", "/x/panel?tool=sick-1", "/x/panel?tool=down/a", "/x/panel?group=down", "/x/?group=held", "/x/summary.json"} {
 					if code := get(t, h, target).Code; code != 200 && code != 404 {
 						t.Error(viewer, target, code)
 					}
@@ -660,11 +674,15 @@ func TestHandler_ManyViewersAtOnce(t *testing.T) {
 
 // A page that applies every poll shows what a page that is loaded anew shows.
 func TestData_PollsAddUpToThePage(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, s site) {
+	config := toolhealth.DefaultConfig()
+	config.Group = scene.Group
+	bubbleOf(t, config, Options{}, func(t *testing.T, s site) {
 		rows, order, n := map[int]string{}, []int(nil), news{}
-		scene.Play(s.registry, s.watcher, scene.Sick(), func(minute int) {
+		groups := ""
+		scene.Play(s.registry, s.watcher, append(scene.Sick(), scene.Server()[1:4]...), func(minute int) {
 			if minute == 30 {
 				s.registry.Remove("maps/geocode")
+				s.registry.IsolateGroup("slack", "alice")
 			}
 			n = poll(t, s.page, since(n))
 			for id, html := range n.Rows {
@@ -681,20 +699,31 @@ func TestData_PollsAddUpToThePage(t *testing.T) {
 			_, want, _ := strings.Cut(page, "<tbody>")
 			want, _, _ = strings.Cut(want, "</tbody>")
 			require.Equal(t, want, table.String(), "minute %d", minute)
+			if html, ok := n.Parts["groups"]; ok {
+				groups = html
+			}
+			require.Contains(t, page, `aria-label="Groups">`+groups+"</nav>", "minute %d", minute)
 		})
 	})
 }
 
 // The same hour gives the same page, to the byte.
 func TestPage_SameHourIsSamePage(t *testing.T) {
-	var pages [2]string
-	for i := range pages {
-		bubble(t, Options{Operator: anyone}, func(t *testing.T, s site) {
-			scene.Play(s.registry, s.watcher, scene.Sick(), nil)
-			pages[i] = body(t, s.page, "/x/?tool=github/search")
-		})
+	config := toolhealth.DefaultConfig()
+	for _, tools := range []func() []*scene.Tool{scene.Sick, scene.Server} {
+		var pages [2]string
+		for i := range pages {
+			bubbleOf(t, config, Options{Operator: anyone}, func(t *testing.T, s site) {
+				scene.Play(s.registry, s.watcher, tools(), nil)
+				pages[i] = body(t, s.page, "/x/?tool=github/search")
+				if config.Group != nil {
+					pages[i] += body(t, s.page, "/x/?group=github")
+				}
+			})
+		}
+		assert.Equal(t, pages[0], pages[1])
+		config.Group = scene.Group
 	}
-	assert.Equal(t, pages[0], pages[1])
 }
 
 func TestHandler_ZeroRegistryHasPage(t *testing.T) {

@@ -166,6 +166,7 @@ func TestWatcher_WindowThatIsNotKnownIsEmpty(t *testing.T) {
 			tick(w)
 		}
 		assert.Equal(t, Window{}, w.View(0).Windows[0], "the last mark is 45s old")
+		assert.Zero(t, w.Latency("x", 0).Successes.Count)
 		assert.EqualValues(t, 1, w.View(15 * time.Second).Windows[0].Calls, "that is half a minute less")
 		assert.Equal(t, Window{}, w.View(15*time.Second - 1).Windows[0])
 		for range 3 {
@@ -232,13 +233,16 @@ func TestSeries_NameThatComesBackHasNewMarks(t *testing.T) {
 // 5,000 tools are watched. One more is watched as soon as there is room, from then on.
 func TestWatcher_ToolsAreBounded(t *testing.T) {
 	watched(t, 5*time.Second, func(r *toolhealth.Registry, w *Watcher) {
-		for i := range maxTools + 1 {
+		for i := range maxTools {
 			r.RecordSuccess(fmt.Sprintf("%05d", i), time.Second)
 		}
 		tick(w)
+		late := "00000 late" // among the others by its name
+		r.RecordSuccess(late, time.Second)
+		tick(w)
 		assert.Len(t, w.tools, maxTools)
+		assert.Nil(t, w.tools[late])
 		assert.Equal(t, maxSeries, w.full)
-		late := fmt.Sprintf("%05d", maxTools)
 		window := func(tool string) Window {
 			v := w.View(time.Minute)
 			for i := range v.Windows {

@@ -150,17 +150,17 @@ func (w *Watcher) Latency(tool string, span time.Duration) toolhealth.Latency {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.tools[tool]
-	if s == nil {
+	number, covered := w.within(span)
+	if s == nil || covered == 0 {
 		return toolhealth.Latency{}
 	}
-	number, _ := w.within(span)
 	was := s.before(number).latency
 	return toolhealth.Latency{Successes: s.latency.Successes.Sub(was.Successes), Failures: s.latency.Failures.Sub(was.Failures)}
 }
 
 // within returns the number of the mark at which the last minutes begin, and the time
 // that they really cover: the one of the oldest mark that is not half a minute, or half
-// an interval, older. The caller holds mu.
+// an interval, older. Without one nothing is covered. The caller holds mu.
 func (w *Watcher) within(span time.Duration) (number int, covered time.Duration) {
 	slack := max(time.Minute, w.interval) / 2
 	for i, at := range w.marks {
@@ -168,7 +168,7 @@ func (w *Watcher) within(span time.Duration) (number int, covered time.Duration)
 			return w.lost + i, age
 		}
 	}
-	return w.lost + len(w.marks), 0
+	return 0, 0
 }
 
 // fill writes down what a tool has counted since a mark.

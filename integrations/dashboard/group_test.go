@@ -236,6 +236,30 @@ func TestBanner_HintsAtServers(t *testing.T) {
 	})
 }
 
+func TestBanner_NamesFourOfTheSick(t *testing.T) {
+	grouped(t, Options{}, nil, func(t *testing.T, s site) {
+		banner := func() string { return section(body(t, s.page, "/x/"), "banner") }
+		for i := range 4 {
+			fail(s.registry, fmt.Sprintf("s%d/x", i), 1)
+		}
+		s.registry.RecordSuccess("well/x", 0)
+		time.Sleep(5 * time.Second)
+		assert.Contains(t, banner(), "4 of 5 tools are not well; calls still go to them.")
+		assert.Contains(t, banner(), "s3/x fails (timeout)")
+		assert.NotContains(t, banner(), "isolated")
+		assert.NotContains(t, banner(), "more")
+		unplug(s.registry, "b/1", "b/2")
+		fail(s.registry, "s4/x", 1)
+		time.Sleep(5 * time.Second)
+		assert.Contains(t, banner(), "2 of 8 tools cannot be called, 5 more are not well. group b (2 tools) is open (connection)")
+		assert.Contains(t, banner(), "s2/x fails (timeout) and 2 more")
+		assert.NotContains(t, banner(), "s3/x")
+	})
+	assert.Empty(t, isolated(0, nil))
+	assert.Equal(t, "group a isolated by an operator", isolated(0, []string{"a"}))
+	assert.Equal(t, "2 and 2 groups isolated by an operator", isolated(2, []string{"a", "b"}))
+}
+
 func TestGroup_ChipsAreLimited(t *testing.T) {
 	grouped(t, Options{}, nil, func(t *testing.T, s site) {
 		for i := range 120 {

@@ -97,10 +97,11 @@ func isolated(tools int, groups []string) string {
 	if tools > 0 {
 		parts = append(parts, fmt.Sprint(tools))
 	}
-	switch {
-	case len(groups) == 1:
+	switch len(groups) {
+	case 0:
+	case 1:
 		parts = append(parts, "group "+groups[0])
-	case len(groups) > 1:
+	default:
 		parts = append(parts, counted(len(groups), "group"))
 	}
 	if len(parts) == 0 {

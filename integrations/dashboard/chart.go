@@ -47,7 +47,7 @@ func newChart(l toolhealth.Latency) (out chart) {
 		}
 	}
 	if most == 0 {
-		return out
+		return chart{}
 	}
 	if lack := fewBuckets - (last + 1 - first); lack > 0 {
 		first, last = first-lack/2, last+lack-lack/2

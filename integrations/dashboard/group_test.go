@@ -236,6 +236,40 @@ func TestBanner_HintsAtServers(t *testing.T) {
 	})
 }
 
+// What cannot be called comes before what asked to wait, that before what fails, and what
+// an operator holds comes last of what is not well.
+func TestRow_WorstComesFirst(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, s site) {
+		r := s.registry
+		for i, tool := range []string{"z-half", "z-due", "z-open"} {
+			if i == 2 {
+				time.Sleep(40 * time.Second)
+			}
+			fail(r, tool, 3)
+		}
+		r.AllowRequest("z-half")
+		r.Record("y-wait", toolhealth.Verdict{Outcome: toolhealth.OutcomeThrottled, Kind: toolhealth.KindRateLimited, RetryAfter: time.Hour}, 0)
+		require.NoError(t, r.Register("y-busy", toolhealth.ToolOptions{Breaker: &toolhealth.BreakerConfig{MaxInFlight: 1}}))
+		gate := &toolhealth.Gate{Registry: r}
+		_, err := gate.Allow(t.Context(), "y-busy")
+		require.NoError(t, err)
+		fail(r, "x-fails", 2)
+		r.RecordSuccess("w-degraded", 0)
+		fail(r, "w-degraded", 1)
+		r.Isolate("v-held", "")
+		r.RecordSuccess("a-well", 0)
+		require.NoError(t, r.Register("0-idle", toolhealth.ToolOptions{}))
+		time.Sleep(5 * time.Second)
+		html := body(t, s.page, "/x/")
+		at := -1
+		for _, tool := range []string{"z-due", "z-half", "z-open", "y-busy", "y-wait", "x-fails", "w-degraded", "v-held", "a-well", "0-idle"} {
+			next := strings.Index(html, ">"+tool+"</a></td>")
+			assert.Greater(t, next, at, tool)
+			at = next
+		}
+	})
+}
+
 func TestBanner_NamesFourOfTheSick(t *testing.T) {
 	grouped(t, Options{}, nil, func(t *testing.T, s site) {
 		banner := func() string { return section(body(t, s.page, "/x/"), "banner") }

@@ -2,6 +2,7 @@ package browsertest
 
 import (
 	"encoding/json"
+	"strconv"
 	"testing"
 	"time"
 
@@ -132,4 +133,22 @@ func TestPage_FitsOnPhones(t *testing.T) {
 		assert.Equal(t, "0", b.js(over), width)
 		assert.Equal(t, "0", b.js(`document.querySelector("#panel").scrollWidth - document.querySelector("#panel").clientWidth`), width)
 	}
+}
+
+// The table is never wider than its frame.
+func TestPage_TableFits(t *testing.T) {
+	root := browser(t)
+	rec := record(t, down)
+	for _, width := range []int64{861, 1024, 1181, 1280, 1341, 1440, 1600, 1720, 1920} {
+		b := show(t, root, rec, "light", width, 900)
+		assert.LessOrEqual(t, b.number(`document.querySelector(".wrap table").getBoundingClientRect().right - document.querySelector(".wrap").getBoundingClientRect().right`), 1.0, width)
+	}
+}
+
+// number returns the value of an expression as a number.
+func (b *tab) number(expression string) float64 {
+	b.t.Helper()
+	f, err := strconv.ParseFloat(b.js(expression), 64)
+	require.NoError(b.t, err)
+	return f
 }

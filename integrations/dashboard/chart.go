@@ -49,9 +49,8 @@ func newChart(l toolhealth.Latency) (out chart) {
 	if most == 0 {
 		return chart{}
 	}
-	if lack := fewBuckets - (last + 1 - first); lack > 0 {
-		first, last = first-lack/2, last+lack-lack/2
-	}
+	lack := max(0, fewBuckets-(last+1-first))
+	first, last = first-lack/2, last+lack-lack/2
 	width := chartWidth / float64(last+1-first)
 	for i := first; i <= last; i++ {
 		if ok[i]+bad[i] == 0 {

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -54,6 +55,14 @@ func TestChart_HasBarForEachBucket(t *testing.T) {
 	bad := newChart(took(nil, []time.Duration{time.Second}))
 	assert.Empty(t, bad.Marks)
 	assert.Len(t, bad.Bars, 1)
+	assert.True(t, bad.Failed)
+	assert.Len(t, newChart(took([]time.Duration{time.Second}, []time.Duration{time.Second})).Bars, 1, "as many failures as successes")
+
+	low := newChart(took(append(make([]time.Duration, 10), time.Second), nil))
+	assert.Zero(t, low.Marks[0].X, "what is too short has its place at the edge")
+	assert.Equal(t, "4 µs", low.Marks[0].Value)
+	rare := newChart(took(append(slices.Repeat([]time.Duration{time.Second}, 999), time.Hour), nil))
+	assert.Regexp(t, "ms|^1 s", rare.Marks[2].Value, "p99 is not the longest")
 }
 
 // A tool whose quantiles were shown before it fell silent keeps the chart of all time.

@@ -72,7 +72,7 @@ func newChart(l toolhealth.Latency) (out chart) {
 	}{{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}} {
 		at := l.Successes.Quantile(q.of)
 		x := width * (4*math.Log2(at.Seconds()) - float64(first))
-		out.Marks = append(out.Marks, chartMark{q.name, span(at), round(min(max(x, 0), chartWidth))})
+		out.Marks = append(out.Marks, chartMark{q.name, span(at), round(max(x, 0))})
 		out.Text += ", " + q.name + " " + span(at)
 	}
 	return out
@@ -84,10 +84,8 @@ func inBuckets(h toolhealth.Histogram) map[int]uint64 {
 	if h.ZeroCount > 0 {
 		counts[underAll] = h.ZeroCount
 	}
-	for i, n := range h.Counts {
-		if n > 0 {
-			counts[h.Offset+i] = n
-		}
+	for i, n := range h.Counts { // neither the first nor the last is 0
+		counts[h.Offset+i] = n
 	}
 	return counts
 }

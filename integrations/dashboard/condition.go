@@ -55,11 +55,17 @@ type breaker struct {
 }
 
 func toolBreaker(h *toolhealth.ToolHealth, at time.Time) breaker {
-	return breaker{at, h.State, h.Available, h.ProbeDue, h.Reason, h.RetryAfter, h.IsolatedBy, h.Since, h.DownSince, h.LastFailure}
+	return breaker{
+		at: at, state: h.State, available: h.Available, probeDue: h.ProbeDue, reason: h.Reason, wait: h.RetryAfter,
+		isolatedBy: h.IsolatedBy, since: h.Since, downSince: h.DownSince, kind: h.LastFailure,
+	}
 }
 
 func groupBreaker(h *toolhealth.GroupHealth, at time.Time) breaker {
-	return breaker{at, h.State, h.Available, h.ProbeDue, h.Reason, h.RetryAfter, h.IsolatedBy, h.Since, h.DownSince, h.LastFailure}
+	return breaker{
+		at: at, state: h.State, available: h.Available, probeDue: h.ProbeDue, reason: h.Reason, wait: h.RetryAfter,
+		isolatedBy: h.IsolatedBy, since: h.Since, downSince: h.DownSince, kind: h.LastFailure,
+	}
 }
 
 // holds says what holds calls up, and reports whether anything does or will.

@@ -54,7 +54,7 @@ func (s *state) chips() map[string]any {
 	}
 	shown, rest := s.groups[:min(n, maxRows)], ""
 	switch left := len(s.groups) - len(shown); {
-	case left > 0 && n > maxRows:
+	case n > maxRows:
 		rest = fmt.Sprintf("and %d more", left)
 	case left > 0 && n > 0:
 		rest = fmt.Sprintf("and %d more, all reachable", left)

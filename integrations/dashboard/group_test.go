@@ -295,6 +295,19 @@ func TestBanner_NamesFourOfTheSick(t *testing.T) {
 }
 
 func TestGroup_ChipsAreLimited(t *testing.T) {
+	for _, n := range []int{12, 13} {
+		grouped(t, Options{}, nil, func(t *testing.T, s site) {
+			for i := range n {
+				s.registry.RecordSuccess(fmt.Sprintf("s%03d/x", i), 0)
+			}
+			time.Sleep(5 * time.Second)
+			want := 12
+			if n > 12 {
+				want = 0
+			}
+			assert.Equal(t, want, strings.Count(body(t, s.page, "/x/"), `class="chip `))
+		})
+	}
 	grouped(t, Options{}, nil, func(t *testing.T, s site) {
 		for i := range 120 {
 			s.registry.RecordSuccess(fmt.Sprintf("s%03d/x", i), 0)
@@ -312,6 +325,10 @@ func TestGroup_ChipsAreLimited(t *testing.T) {
 		}
 		assert.Equal(t, 10, chips())
 		for i := range 110 {
+			if i == 100 {
+				assert.Equal(t, 100, chips())
+				assert.Contains(t, section(body(t, s.page, "/x/"), "groups"), "and 20 more, all reachable")
+			}
 			s.registry.IsolateGroup(fmt.Sprintf("s%03d", i), "")
 		}
 		assert.Equal(t, 100, chips())

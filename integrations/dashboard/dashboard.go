@@ -12,6 +12,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,7 +36,7 @@ type Options struct {
 	// one that samples only while a page is open, and keeps its hook for good: then
 	// nothing is known of the minutes before the page was opened but what breakers did.
 	Watcher *watch.Watcher
-	// Operator says whether the sender of the request may isolate and reset tools, and
+	// Operator says whether the sender of the request may isolate and reset tools and
 	// what to call them in the history. If it is nil, none may.
 	Operator func(*http.Request) (who string, ok bool)
 	// Window is the time that figures cover; 0 or less: 5m. More than 10m are not known.
@@ -133,6 +134,9 @@ func (h *handler) show(w http.ResponseWriter, r *http.Request, name string) {
 	}
 }
 
+// maxForm is how much is read of the form of an operator, in bytes.
+const maxForm int64 = 1 << 16
+
 // operate does what an operator asks for. It needs no token: browsers say where a
 // request comes from.
 func (h *handler) operate(w http.ResponseWriter, r *http.Request, act string) {
@@ -145,20 +149,38 @@ func (h *handler) operate(w http.ResponseWriter, r *http.Request, act string) {
 		http.Error(w, "you may look, not act", http.StatusForbidden)
 		return
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, 1<<16)
-	tool := r.PostFormValue("tool")
-	_, done := h.registry.Health(tool) // to isolate a misspelled name would be no help
-	if done && act == "isolate" {
-		done = h.registry.Isolate(tool, who)
-	} else if done {
-		done = h.registry.Reset(tool, who)
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	key, done := "tool", false
+	if r.PostFormValue("group") != "" {
+		key = "group"
+	}
+	name := r.PostFormValue(key)
+	switch known := h.knows(key, name); { // to isolate a misspelled name would be no help
+	case !known:
+	case key == "tool" && act == "isolate":
+		done = h.registry.Isolate(name, who)
+	case key == "tool":
+		done = h.registry.Reset(name, who)
+	case act == "isolate":
+		done = h.registry.IsolateGroup(name, who)
+	default:
+		done = h.registry.ResetGroup(name, who)
 	}
 	if !done {
-		http.Error(w, "no such tool", http.StatusNotFound)
+		http.Error(w, "no such "+key, http.StatusNotFound)
 		return
 	}
-	w.Header().Set("Location", "./?"+url.Values{"tool": {tool}}.Encode()) // http.Redirect would make it absolute
+	w.Header().Set("Location", "./?"+url.Values{key: {name}}.Encode()) // http.Redirect would make it absolute
 	w.WriteHeader(http.StatusSeeOther)
+}
+
+// knows reports whether there is such a tool or group.
+func (h *handler) knows(key, name string) bool {
+	if key == "tool" {
+		_, ok := h.registry.Health(name)
+		return ok
+	}
+	return slices.ContainsFunc(h.registry.HealthSummary().Groups, func(g toolhealth.GroupHealth) bool { return g.Group == name })
 }
 
 func (h *handler) operator(r *http.Request) (who string, ok bool) {

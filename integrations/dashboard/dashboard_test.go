@@ -77,8 +77,17 @@ type site struct {
 
 // bubble runs a test in virtual time.
 func bubble(t *testing.T, o Options, test func(t *testing.T, s site)) {
+	t.Helper()
+	bubbleOf(t, toolhealth.DefaultConfig(), o, test)
+}
+
+// bubbleOf is bubble with a registry of this configuration.
+func bubbleOf(t *testing.T, c toolhealth.Config, o Options, test func(t *testing.T, s site)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := site{registry: toolhealth.NewRegistry()}
+		r, err := toolhealth.NewRegistryWithConfig(c)
+		require.NoError(t, err)
+		s := site{registry: r}
 		s.watcher = watch.New(s.registry, watch.Options{})
 		defer s.watcher.Close()
 		o.Watcher = s.watcher
@@ -249,16 +258,17 @@ func TestPage_BannerIsOneSentence(t *testing.T) {
 		}
 		fresh()
 		banner("held", "1 of 2 tools cannot be called. 1 isolated by an operator")
-		for i := range 4 {
+		r.Remove("a")
+		r.Remove("b")
+		for i := range 3 {
 			for range 3 {
 				r.Record(fmt.Sprint("maps/", i), scene.Connection, 0)
 			}
 		}
-		banner("bad", "4 of 4 tools of maps fail the same way (connection): look at that server.")
-		r.Remove("a")
-		r.Remove("b")
-		fresh()
 		banner("bad", "Every tool fails to connect: look at this host and its network first.")
+		r.RecordSuccess("a", 0)
+		fresh()
+		assert.NotContains(t, body(t, s.page, "/x/"), "look at", "names are no groups")
 	})
 }
 
@@ -361,7 +371,9 @@ func TestPage_ChoosesSortsAndLimitsRows(t *testing.T) {
 		assert.Equal(t, []string{"tool-077"}, names("show=refused"))
 		assert.Len(t, names("q=OL-14"), 10)
 		assert.Equal(t, "tool-000", names("sort=name")[0])
-		assert.Equal(t, "tool-149", names("sort=latency")[0])
+		for _, sort := range []string{"p50", "p90", "p99"} {
+			assert.Equal(t, "tool-149", names("sort=" + sort)[0])
+		}
 		assert.Equal(t, "tool-077", names("sort=calls")[0])
 		assert.Equal(t, []string{"tool-077", "tool-099"}, names("sort=failed")[:2])
 		assert.Equal(t, "tool-077", names("sort=refused")[0])
@@ -387,7 +399,7 @@ func TestPage_HostileNamesStayText(t *testing.T) {
 		for _, bad := range []string{"<img", "<script>", "<b>\"op", "ZgotmplZ"} {
 			assert.NotContains(t, html, bad)
 		}
-		found := regexp.MustCompile(`<a id="a\d+" href="\./\?tool=([^"]*)"`).FindAllStringSubmatch(html, -1)
+		found := regexp.MustCompile(`<a id="a\d+"(?: class="long")? href="\./\?tool=([^"]*)"`).FindAllStringSubmatch(html, -1)
 		require.Len(t, found, len(names))
 		seen := make(map[string]bool)
 		for _, m := range found {
@@ -416,7 +428,7 @@ func TestData_HasOnlyWhatChanged(t *testing.T) {
 		first := poll(t, s.page, "")
 		assert.Len(t, first.Order, 3)
 		assert.Len(t, first.Rows, 3)
-		assert.Len(t, first.Parts, 6)
+		assert.Len(t, first.Parts, 7)
 		assert.Equal(t, time.Now().UnixMilli(), first.At)
 
 		none := poll(t, s.page, since(first))
@@ -449,20 +461,28 @@ func TestData_HasOnlyWhatChanged(t *testing.T) {
 	})
 }
 
-// What the page of 5,000 tools weighs.
+// What the page of 5,000 busy tools in 40 groups weighs, of which one is down.
 func TestData_IsSmallForFiveThousandTools(t *testing.T) {
-	r := toolhealth.NewRegistry()
-	for i := range 5000 {
-		for j := range 5 {
-			r.RecordSuccess(fmt.Sprintf("server-%d/tool-%d", i%40, i), time.Duration(1+i*j%900)*time.Millisecond)
+	config := toolhealth.DefaultConfig()
+	config.Group = scene.Group
+	bubbleOf(t, config, Options{}, func(t *testing.T, s site) {
+		for sample := range 24 { // two minutes
+			for i := range 5000 {
+				name := fmt.Sprintf("server-%d/tool-%d", i%40, i)
+				s.registry.RecordSuccess(name, time.Duration(1+(i+sample*37)%900)*time.Millisecond)
+				if i%100 == 1 && sample > 20 {
+					s.registry.Record(name, scene.Connection, time.Second)
+				}
+			}
+			time.Sleep(5 * time.Second)
+			s.watcher.Sample()
 		}
-		if i%100 == 0 {
-			fail(r, fmt.Sprintf("server-%d/tool-%d", i%40, i), 3)
-		}
-	}
-	w := watch.New(r, watch.Options{Interval: time.Hour}) // nothing changes by itself
-	defer w.Close()
-	h := New(r, Options{Watcher: w})
+		s.registry.IsolateGroup("server-7", "alice")
+		checkSizes(t, s.page)
+	})
+}
+
+func checkSizes(t *testing.T, h http.Handler) {
 	size := func(target string) (whole, packed int) {
 		rec := httptest.NewRecorder()
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
@@ -481,8 +501,11 @@ func TestData_IsSmallForFiveThousandTools(t *testing.T) {
 	for _, target := range []string{"/x/", "/x/data.json"} {
 		whole, packed := size(target)
 		t.Logf("%s: %d bytes, %d compressed", target, whole, packed)
+		assert.Greater(t, whole, 100_000, "it has 100 rows with sparklines")
 		assert.Less(t, packed, 100_000)
 	}
+	whole, packed := size("/x/data.json?all=1")
+	t.Logf("all rows: %d bytes, %d compressed", whole, packed)
 	for _, query := range []string{"", "&all=1", "&show=sick", "&q=tool-77"} {
 		n := poll(t, h, query)
 		whole, packed := size("/x/data.json?" + since(n) + query)
@@ -590,7 +613,7 @@ func TestHandler_IsServedUnderAnyPath(t *testing.T) {
 // Viewers beside calls, an operator, new configurations and evictions.
 func TestHandler_ManyViewersAtOnce(t *testing.T) {
 	config := toolhealth.DefaultConfig()
-	config.MaxTools = 40
+	config.MaxTools, config.Group = 40, scene.Group
 	r, err := toolhealth.NewRegistryWithConfig(config)
 	require.NoError(t, err)
 	w := watch.New(r, watch.Options{Interval: time.Millisecond})
@@ -612,6 +635,9 @@ func TestHandler_ManyViewersAtOnce(t *testing.T) {
 			fail(r, fmt.Sprint("sick-", i%7), 1)
 			r.Reset(fmt.Sprint("sick-", i%5), "bob")
 			r.Remove(fmt.Sprint("sick-", i%3))
+			unplug(r, "down/a", "down/b")
+			r.IsolateGroup("held", "bob")
+			r.ResetGroup([]string{"down", "held"}[i%2], "")
 		}
 	})
 	background.Go(func() {
@@ -633,7 +659,7 @@ func TestHandler_ManyViewersAtOnce(t *testing.T) {
 				if err := json.Unmarshal(rec.Body.Bytes(), &n); err != nil {
 					t.Error(err)
 				}
-				for _, target := range []string{"/x/?all=1", "/x/panel?tool=sick-1", "/x/summary.json"} {
+				for _, target := range []string{"/x/?all=1", "/x/panel?tool=sick-1", "/x/panel?tool=down/a", "/x/panel?group=down", "/x/?group=held", "/x/summary.json"} {
 					if code := get(t, h, target).Code; code != 200 && code != 404 {
 						t.Error(viewer, target, code)
 					}
@@ -648,11 +674,15 @@ func TestHandler_ManyViewersAtOnce(t *testing.T) {
 
 // A page that applies every poll shows what a page that is loaded anew shows.
 func TestData_PollsAddUpToThePage(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, s site) {
+	config := toolhealth.DefaultConfig()
+	config.Group = scene.Group
+	bubbleOf(t, config, Options{}, func(t *testing.T, s site) {
 		rows, order, n := map[int]string{}, []int(nil), news{}
-		scene.Play(s.registry, s.watcher, scene.Sick(), func(minute int) {
+		groups := ""
+		scene.Play(s.registry, s.watcher, append(scene.Sick(), scene.Server()[1:4]...), func(minute int) {
 			if minute == 30 {
 				s.registry.Remove("maps/geocode")
+				s.registry.IsolateGroup("slack", "alice")
 			}
 			n = poll(t, s.page, since(n))
 			for id, html := range n.Rows {
@@ -669,20 +699,31 @@ func TestData_PollsAddUpToThePage(t *testing.T) {
 			_, want, _ := strings.Cut(page, "<tbody>")
 			want, _, _ = strings.Cut(want, "</tbody>")
 			require.Equal(t, want, table.String(), "minute %d", minute)
+			if html, ok := n.Parts["groups"]; ok {
+				groups = html
+			}
+			require.Contains(t, page, `aria-label="Groups">`+groups+"</nav>", "minute %d", minute)
 		})
 	})
 }
 
 // The same hour gives the same page, to the byte.
 func TestPage_SameHourIsSamePage(t *testing.T) {
-	var pages [2]string
-	for i := range pages {
-		bubble(t, Options{Operator: anyone}, func(t *testing.T, s site) {
-			scene.Play(s.registry, s.watcher, scene.Sick(), nil)
-			pages[i] = body(t, s.page, "/x/?tool=github/search")
-		})
+	config := toolhealth.DefaultConfig()
+	for _, tools := range []func() []*scene.Tool{scene.Sick, scene.Server} {
+		var pages [2]string
+		for i := range pages {
+			bubbleOf(t, config, Options{Operator: anyone}, func(t *testing.T, s site) {
+				scene.Play(s.registry, s.watcher, tools(), nil)
+				pages[i] = body(t, s.page, "/x/?tool=github/search")
+				if config.Group != nil {
+					pages[i] += body(t, s.page, "/x/?group=github")
+				}
+			})
+		}
+		assert.Equal(t, pages[0], pages[1])
+		config.Group = scene.Group
 	}
-	assert.Equal(t, pages[0], pages[1])
 }
 
 func TestHandler_ZeroRegistryHasPage(t *testing.T) {

@@ -15,7 +15,8 @@ type line struct {
 	When       int64 // in milliseconds
 	Clock, Ago string
 	Stamp      string // with the date
-	Tool       string // "" where it is clear
+	Tool       string // "" where it is clear, and for a group
+	Group      string // "" where it is clear, and for a tool
 	Text, More string
 }
 
@@ -39,21 +40,18 @@ func history(events []watch.Event, now time.Time) (out []line) {
 		}
 	}
 	for i := range out {
-		out[i].Tool = chosen[i].Tool
+		out[i].Tool, out[i].Group = chosen[i].Tool, chosen[i].Group
 	}
 	return out
 }
 
-// lines tells events of one tool, the newest first.
+// lines tells events of one tool and its group, or of one group, the newest first.
 func lines(events []watch.Event, now time.Time) []line {
 	out := make([]line, 0, len(events))
 	for _, e := range events {
 		l := line{
 			Class: "ok", When: e.When.UnixMilli(), Clock: clock(e.When), Ago: ago(now.Sub(e.When)),
 			Stamp: e.When.Format(time.RFC3339), Text: say(e.Transition),
-		}
-		if e.Group != "" {
-			l.Text = "all tools of " + e.Group + ": " + l.Text
 		}
 		switch {
 		case e.Cause == toolhealth.CauseIsolated:

@@ -60,9 +60,9 @@ func span(d time.Duration) string {
 		return strings.Replace(format(s, 1, "s"), ".0 ", " ", 1)
 	case s < 90:
 		return format(s, 0, "s")
-	case s < 90*60:
+	case s/60 < 90:
 		return format(s/60, 0, "min")
-	case s < 48*3600:
+	case s/3600 < 48:
 		return format(s/3600, 0, "h")
 	}
 	return format(d.Hours()/24, 0, "days")

@@ -54,19 +54,19 @@ func TestSpark_BreaksAtGapsAndMarksFailures(t *testing.T) {
 	now := time.Now()
 	var slots []watch.Slot
 	for i := range 120 {
-		s := watch.Slot{End: now.Add(time.Duration(i-119) * 5 * time.Second), Latency: time.Second}
+		s := watch.Slot{End: now.Add(time.Duration(i-119) * 5 * time.Second), P90: time.Second}
 		if i > 40 && i < 60 {
-			s.Latency, s.Failures = 0, 1
+			s.P90, s.Failures = 0, 1
 		}
 		slots = append(slots, s)
 	}
 	s := newSpark(slots)
 	assert.Len(t, s.Lines, 2)
 	assert.Len(t, s.Fails, 10)
-	assert.Equal(t, "latency of successes over ten minutes, at most 1 s, with failures", s.Text)
+	assert.Equal(t, "p90 of successes over ten minutes, at most 1 s, with failures", s.Text)
 	assert.Empty(t, newSpark(nil).Lines)
 	old := slots[:1]
-	old = append(old, watch.Slot{End: now.Add(time.Hour), Latency: time.Second})
+	old = append(old, watch.Slot{End: now.Add(time.Hour), P90: time.Second})
 	assert.Equal(t, []string{"119,3.0 119,3.0"}, newSpark(old).Lines, "what is older has no place")
 }
 
@@ -83,13 +83,25 @@ func TestHour_ShowsOutagesAndWhatIsNotKnown(t *testing.T) {
 		event(36, closed, open, toolhealth.CauseFailureThreshold),
 		event(70, open, closed, toolhealth.CauseReset),
 	}}
-	h := newHour(s, now, now.Add(-2*time.Hour))
+	h := newHour(s, nil, now, now.Add(-2*time.Hour))
 	assert.Equal(t, []hourPart{{"held", 900, 100}, {"bad", 400, 100}}, h.Parts)
 	assert.Equal(t, "opened once in the last hour", h.Text)
-	assert.Equal(t, hourPart{"unknown", 0, 500}, newHour(&watch.Series{}, now, now.Add(-30*time.Minute)).Parts[0])
-	assert.Equal(t, "closed for the last hour", newHour(&watch.Series{}, now, now.Add(-2*time.Hour)).Text)
+	assert.Equal(t, hourPart{"unknown", 0, 500}, newHour(&watch.Series{}, nil, now, now.Add(-30*time.Minute)).Parts[0])
+	assert.Equal(t, "closed for the last hour", newHour(&watch.Series{}, nil, now, now.Add(-2*time.Hour)).Text)
 	down := &watch.Series{Events: []watch.Event{event(90, closed, open, toolhealth.CauseFailureThreshold)}}
-	h = newHour(down, now, now.Add(-2*time.Hour))
+	h = newHour(down, nil, now, now.Add(-2*time.Hour))
 	assert.Equal(t, []hourPart{{"bad", 0, 1000}}, h.Parts)
 	assert.Equal(t, "not closed in the last hour", h.Text)
+	assert.Equal(t, "isolated", newHour(&watch.Series{Events: []watch.Event{event(6, closed, open, toolhealth.CauseIsolated)}}, nil, now, now).Text)
+
+	h = newHour(&watch.Series{}, down, now, now.Add(-2*time.Hour))
+	assert.Equal(t, []hourPart{{"bad", 0, 1000}}, h.Parts, "a tool is refused with its group")
+	assert.Equal(t, "its group was not closed", h.Text)
+	assert.Equal(t, "its group was not closed", newHour(&watch.Series{}, down, now, now.Add(-time.Minute)).Text)
+	h = newHour(&watch.Series{}, s, now, now.Add(-2*time.Hour))
+	assert.Equal(t, "its group opened once in the last hour", h.Text)
+	assert.Zero(t, h.Opened, "its own breaker did not")
+	assert.Equal(t, "opened once in the last hour", newHour(s, down, now, now.Add(-2*time.Hour)).Text)
+	assert.Equal(t, "closed since 11:30:00", newHour(&watch.Series{}, &watch.Series{}, now, now.Add(-30*time.Minute)).Text)
+	assert.Equal(t, "3 times", times(3))
 }

@@ -19,13 +19,14 @@ import (
 type choice struct {
 	find, show, sort string
 	all              bool
-	tool, ask        string // the tool that is looked at, and what is to be done with it
+	tool, group, ask string // the tool or group that is looked at, and what is to be done with it
 }
 
 func choiceOf(r *http.Request) choice {
 	v := r.URL.Query()
 	return choice{
-		find: v.Get("q"), show: v.Get("show"), sort: v.Get("sort"), all: v.Has("all"), tool: v.Get("tool"), ask: v.Get("ask"),
+		find: v.Get("q"), show: v.Get("show"), sort: v.Get("sort"), all: v.Has("all"),
+		tool: v.Get("tool"), group: v.Get("group"), ask: v.Get("ask"),
 	}
 }
 
@@ -46,9 +47,10 @@ func (c choice) link(change func(*choice)) string {
 
 // pick returns the rows of c, and how many more there are.
 func (s *state) pick(c choice) (rows []*row, left int) {
+	find := strings.ToLower(c.find)
 	for _, r := range s.rows {
 		switch {
-		case c.find != "" && !strings.Contains(strings.ToLower(r.Name), strings.ToLower(c.find)):
+		case find != "" && !strings.Contains(strings.ToLower(r.Name), find) && !strings.Contains(strings.ToLower(r.health.Group), find):
 		case c.show == "sick" && !r.Sick():
 		case c.show == "refused" && r.health.Available:
 		default:
@@ -65,8 +67,12 @@ func (s *state) pick(c choice) (rows []*row, left int) {
 		byFigure(func(r *row) float64 { return float64(r.window.Calls) })
 	case "failed":
 		byFigure(func(r *row) float64 { return 1 - r.window.SuccessRate() })
-	case "latency":
-		byFigure(func(r *row) float64 { return float64(r.window.Latency) })
+	case "p50":
+		byFigure(func(r *row) float64 { return float64(r.window.P50) })
+	case "p90":
+		byFigure(func(r *row) float64 { return float64(r.window.P90) })
+	case "p99":
+		byFigure(func(r *row) float64 { return float64(r.window.P99) })
 	case "refused":
 		byFigure(func(r *row) float64 { return float64(r.window.Refused) })
 	}
@@ -121,7 +127,8 @@ func headings(c choice) []heading {
 	}
 	return []heading{
 		column("Tool", "", "name"), column("State", "", "worst"), column("Success", "n", "failed"),
-		column("Calls", "n c-calls", "calls"), column("Latency", "c-spark", ""), column("Average", "n", "latency"),
+		column("Calls", "n c-calls", "calls"), column("p90, 10 min", "c-spark", ""),
+		column("p50", "n c-p50", "p50"), column("p90", "n", "p90"), column("p99", "n c-p99", "p99"),
 		column("Failures", "", ""), column("Refused", "n c-refused", "refused"), column("Last hour", "c-hour", ""),
 	}
 }
@@ -135,24 +142,24 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		http.Error(w, "no page", http.StatusInternalServerError)
 	case text == nil:
-		http.Error(w, "no such tool", http.StatusNotFound)
+		http.Error(w, "no such tool or group", http.StatusNotFound)
 	default:
 		send(w, r, "text/html; charset=utf-8", text)
 	}
 }
 
-// renderPage returns nil if there is no such tool.
+// renderPage returns nil if there is no such tool or group.
 func (h *handler) renderPage(c choice, who string, may bool) ([]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.state()
 	var one template.HTML
-	if c.tool != "" {
-		chosen := s.byName[c.tool]
-		if chosen == nil {
+	if c.tool != "" || c.group != "" {
+		html, ok := h.one(s, c, who, may)
+		if !ok {
 			return nil, nil
 		}
-		one = template.HTML(render("panel", h.details(s, chosen, c, who, may)))
+		one = template.HTML(html)
 	}
 	rows, left := s.pick(c)
 	var table strings.Builder
@@ -166,7 +173,7 @@ func (h *handler) renderPage(c choice, who string, may bool) ([]byte, error) {
 		"Title": s.title, "Name": h.options.Name, "BannerIs": s.banner.Class, "StripIs": s.stripIs, "Choice": choiceFields(c),
 		"Version": h.version(s), "At": time.Now().UnixMilli(), "Clock": clock(s.view.Summary.At), "Zone": zone,
 		"Every":  min(h.watcher.Interval(), 2*time.Second).Milliseconds(),
-		"Banner": inside("banner"), "Facts": inside("facts"), "Strip": inside("strip"), "Events": inside("events"),
+		"Banner": inside("banner"), "Facts": inside("facts"), "Strip": inside("strip"), "Groups": inside("groups"), "Events": inside("events"),
 		"Nav": template.HTML(s.navigation(c)), "Find": c.find, "Headings": headings(c),
 		"Rows": template.HTML(table.String()), "More": template.HTML(rest(left, len(rows), c)), "Panel": one, "Asking": c.ask != "",
 		"Window": s.covered(h.options.Window), "Began": s.view.Began.Format("2006-01-02 15:04:05"),

@@ -15,22 +15,42 @@ import (
 
 // details is what the page says of one tool.
 type details struct {
-	Row      *row
-	Says     []string // what it means and what to do
-	Held     bool
-	May      bool // whether who looks may act
-	Who      string
-	CanReset bool
-	Ask      string // "isolate" or "reset": whether it shall be done
-	Figures  []figure
-	Guard    []figure
-	Kinds    []kindBar
-	Labels   []figure
-	Hour     hourStrip
-	Spark    spark
-	Events   []line
-	Back     string
-	Window   string
+	Row     *row
+	Says    []string  // what it means and what to do
+	Group   *groupRow // nil without one
+	Ops     ops
+	Figures []figure
+	Guard   []figure
+	Kinds   []kindBar
+	Labels  []figure
+	Hour    hourStrip
+	Spark   spark
+	Took    chart
+	TookIn  string // the time that Took is of
+	Events  []line
+	Back    string
+	Window  string
+}
+
+// ops is what may be done with a tool or a group. Key is "tool" or "group".
+type ops struct {
+	Key, Name      string
+	May            bool // whether who looks may act
+	Who            string
+	Held, CanReset bool
+	Ask            string // "isolate" or "reset": whether it shall be done
+	Isolate, Reset string // what that means
+}
+
+func newOps(key, name string, held, canReset bool, c choice, who string, may bool) ops {
+	o := ops{Key: key, Name: name, May: may, Who: who, Held: held, CanReset: canReset, Isolate: "refuse every call of it", Reset: "let its calls through"}
+	if key == "group" {
+		o.Isolate, o.Reset = "refuse every call of all its tools", "let calls of its tools through"
+	}
+	if may && (c.ask == "isolate" && !held || c.ask == "reset" && canReset) {
+		o.Ask = c.ask
+	}
+	return o
 }
 
 type figure struct{ Name, Value, Note string }
@@ -41,7 +61,7 @@ type kindBar struct {
 	N     uint64
 }
 
-// panel answers with the details of one tool, for a page that is open already.
+// panel answers with the details of one tool or group, for a page that is open already.
 func (h *handler) panel(w http.ResponseWriter, r *http.Request) {
 	who, may := h.operator(r)
 	text, ok := h.renderPanel(choiceOf(r), who, may)
@@ -55,30 +75,53 @@ func (h *handler) panel(w http.ResponseWriter, r *http.Request) {
 func (h *handler) renderPanel(c choice, who string, may bool) (html string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := h.state()
-	r := s.byName[c.tool]
-	if r == nil {
-		return "", false
+	return h.one(h.state(), c, who, may)
+}
+
+// one returns the details of the tool or group of c, and whether there is one. The caller
+// holds mu.
+func (h *handler) one(s *state, c choice, who string, may bool) (html string, ok bool) {
+	if g := s.byGroup[c.group]; c.group != "" && g != nil {
+		return render("group", h.groupDetails(s, g, c, who, may)), true
 	}
-	return render("panel", h.details(s, r, c, who, may)), true
+	if r := s.byName[c.tool]; c.group == "" && r != nil {
+		return render("panel", h.details(s, r, c, who, may)), true
+	}
+	return "", false
 }
 
 // details collects what is known of a tool. The caller holds mu.
 func (h *handler) details(s *state, r *row, c choice, who string, may bool) details {
 	t := r.health
-	series := h.watcher.Series(r.Name)
-	d := details{
-		Row: r, Says: advice(r), Held: t.Reason == toolhealth.StopIsolated, May: may, Who: who,
-		CanReset: t.Reason == toolhealth.StopIsolated || t.State != toolhealth.StateClosed ||
-			t.Reason == toolhealth.StopRateLimited || t.ConsecutiveFailures > 0,
-		Figures: figures(r, &series), Guard: guardFigures(t.Guard), Hour: newHour(&series, r.at, s.view.Began), Spark: newSpark(series.Slots),
-		Events: lines(series.Events[:min(len(series.Events), 60)], r.at), Back: c.link(func(*choice) {}), Window: s.covered(h.options.Window),
+	series, group := h.watcher.Series(r.Name), h.groupSeries(r)
+	events := series.Events
+	if group != nil {
+		events = slices.Concat(events, group.Events)
+		slices.SortStableFunc(events, func(a, b watch.Event) int { return b.When.Compare(a.When) })
 	}
+	own := !r.byGroup && !t.Available
+	held := own && t.Reason == toolhealth.StopIsolated
+	d := details{
+		Row: r, Says: advice(r), Group: s.byGroup[t.Group],
+		Ops: newOps("tool", r.Name, held, t.State != toolhealth.StateClosed || own && t.Reason == toolhealth.StopRateLimited ||
+			t.ConsecutiveFailures > 0, c, who, may),
+		Figures: figures(r, &series), Guard: guardFigures(t.Guard), Hour: newHour(&series, group, r.at, s.view.Began), Spark: newSpark(series.Slots),
+		Events: lines(events[:min(len(events), maxOfPanel)], r.at), Back: c.link(func(*choice) {}), Window: s.covered(h.options.Window),
+	}
+	for i := range d.Events {
+		if events[i].Group != "" {
+			d.Events[i].Text = "its group: " + d.Events[i].Text
+		}
+	}
+	d.TookIn = "last " + d.Window
+	took := h.watcher.Latency(r.Name, h.options.Window)
+	if took.Successes.Count == 0 { // what is normal is worth more than what failed lately
+		took, _ = h.registry.Latency(r.Name)
+		d.TookIn = "since the start"
+	}
+	d.Took = newChart(took)
 	if d.Hour.Opened > 3 {
 		d.Says = append(d.Says, fmt.Sprintf("It flaps: it opened %d times in the last hour. Isolate it if half a tool is worse than none.", d.Hour.Opened))
-	}
-	if may && (c.ask == "isolate" && !d.Held || c.ask == "reset" && d.CanReset) {
-		d.Ask = c.ask
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(t.ByKind), func(a, b toolhealth.Kind) int {
 		return cmp.Or(cmp.Compare(t.ByKind[b], t.ByKind[a]), cmp.Compare(a, b))
@@ -94,9 +137,11 @@ func (h *handler) details(s *state, r *row, c choice, who string, may bool) deta
 func figures(r *row, s *watch.Series) []figure {
 	t, w := r.health, r.window
 	out := []figure{
-		{"Success", percent(w.SuccessRate()), percent(t.SuccessRate()) + " since the start"},
+		{"Success", share(w), percent(t.SuccessRate()) + " since the start"},
 		{"Calls", number(w.PerMinute(w.Calls)) + "/min", count(t.TotalCalls()) + " since the start"},
-		{"Average time", dash(span(w.Latency)), dash(span(t.AverageSuccess)) + " since the start"},
+		{"p50", dash(span(w.P50)), dash(span(t.P50)) + " since the start"},
+		{"p90", dash(span(w.P90)), dash(span(t.P90)) + " since the start"},
+		{"p99", dash(span(w.P99)), dash(span(t.P99)) + " since the start"},
 		{"Longest", dash(span(t.Max)), "since the start"},
 		{"Failures in a row", strconv.Itoa(t.ConsecutiveFailures), count(t.Failures) + " since the start"},
 		{"Opened", strconv.FormatUint(t.Trips, 10) + "×", "since the start"},
@@ -120,6 +165,14 @@ func figures(r *row, s *watch.Series) []figure {
 	return out
 }
 
+// share writes the success rate, which there is none of without calls.
+func share(w *watch.Window) string {
+	if w.Calls == 0 {
+		return "–"
+	}
+	return percent(w.SuccessRate())
+}
+
 func guardFigures(g toolhealth.GuardCounts) []figure {
 	if g == (toolhealth.GuardCounts{}) {
 		return nil
@@ -136,6 +189,9 @@ func guardFigures(g toolhealth.GuardCounts) []figure {
 func advice(r *row) (out []string) {
 	t, w := r.health, r.window
 	out = append(out, meaning(r))
+	if r.byGroup && t.State != toolhealth.StateClosed && t.IsolatedBy == "" {
+		out = append(out, "Its own breaker is open, too.")
+	}
 	if t.RefusedInRow > 20 {
 		out = append(out, fmt.Sprintf("The model keeps asking for it, %d times since it was last let through. Leave it out of the prompt: Gate.Offer.", t.RefusedInRow))
 	}
@@ -162,6 +218,8 @@ func advice(r *row) (out []string) {
 func meaning(r *row) string {
 	t, w := r.health, r.window
 	switch {
+	case r.byGroup:
+		return r.refusedByGroup()
 	case t.Reason == toolhealth.StopIsolated:
 		return "An operator took it out of service at " + clock(t.Since) + ". Every call is refused, and no probe goes out, until an operator ends it."
 	case t.Reason == toolhealth.StopRateLimited:

@@ -19,6 +19,8 @@ type state struct {
 	view    watch.View
 	rows    []*row // the worst first
 	byName  map[string]*row
+	groups  []*groupRow // the worst first
+	byGroup map[string]*groupRow
 	sick    int
 	title   string
 	banner  banner
@@ -54,9 +56,13 @@ func (h *handler) state() *state {
 	if old != nil {
 		s.number = old.number + 1
 	}
-	ids := make(map[string]int, len(v.Summary.Tools))
+	ids, groups := make(map[string]int, len(v.Summary.Tools)), make(map[string]*toolhealth.GroupHealth, len(v.Summary.Groups))
+	for i := range v.Summary.Groups {
+		groups[v.Summary.Groups[i].Group] = &v.Summary.Groups[i]
+	}
 	for i := range v.Summary.Tools {
-		r := newRow(&v.Summary.Tools[i], &v.Windows[i], v.Summary.At)
+		t := &v.Summary.Tools[i]
+		r := newRow(t, &v.Windows[i], groups[t.Group], v.Summary.At)
 		if r.ID = h.ids[r.Name]; r.ID == 0 {
 			h.lastID++
 			r.ID = h.lastID
@@ -70,6 +76,7 @@ func (h *handler) state() *state {
 	}
 	h.ids = ids
 	slices.SortFunc(s.rows, func(a, b *row) int { return cmp.Or(a.rank-b.rank, strings.Compare(a.Name, b.Name)) })
+	s.group()
 	maps.DeleteFunc(h.drawn, func(tool string, d *drawing) bool {
 		return ids[tool] == 0 || s.number-d.used > keepDrawings
 	})
@@ -94,6 +101,7 @@ func (s *state) outline(name string, old *state) {
 		"banner": {html: render("banner", s.banner)},
 		"facts":  {html: render("facts", s.facts())},
 		"strip":  {html: render("strip", map[string]any{"Marks": marks, "More": len(s.rows) - len(marks)})},
+		"groups": {html: render("groups", s.chips())},
 		"events": {html: render("events", history(s.view.Events, s.view.Summary.At))},
 	}
 	for id, p := range s.parts {
@@ -107,11 +115,13 @@ func (s *state) outline(name string, old *state) {
 
 // What the page shows at once, at most.
 const (
-	maxMarks  = 600 // in the strip
-	maxEvents = 30  // in the history of all tools
-	maxOfTool = 4   // there
-	maxRows   = 100 // unless all are asked for
-	maxNamed  = 4   // in the banner
+	maxMarks   = 600 // in the strip
+	maxEvents  = 30  // in the history of all tools
+	maxOfTool  = 4   // there
+	maxRows    = 100 // unless all are asked for
+	maxNamed   = 4   // in the banner
+	maxGroups  = 12  // above the table; if there are more, those that need attention
+	maxOfPanel = 60  // events of one tool or group
 )
 
 // draw returns the drawing of a row. The caller holds mu.
@@ -124,7 +134,7 @@ func (h *handler) draw(s *state, r *row) *drawing {
 	d.used = s.number
 	if d.drawn != s.number {
 		series := h.watcher.Series(r.Name)
-		html := render("row", r.cells(&series, s.view.Began))
+		html := render("row", r.cells(&series, h.groupSeries(r), s.view.Began))
 		if html != d.html {
 			d.html, d.changed = html, s.number
 		}
@@ -133,101 +143,13 @@ func (h *handler) draw(s *state, r *row) *drawing {
 	return d
 }
 
-// banner is the whole page in a sentence.
-type banner struct {
-	Class, Icon, Head string
-	Sick              []*row // the worst
-	Rest              int    // that are sick, too
-	Held              string
-	Hints             []string
-}
-
-func newBanner(s *state) banner {
-	b := banner{Class: "ok", Icon: "ok"}
-	held, out := 0, s.view.Summary.Unavailable
-	for _, r := range s.rows[:s.sick] {
-		if r.rank == rankHeld {
-			held++
-		} else if len(b.Sick) < maxNamed {
-			b.Sick = append(b.Sick, r)
-		}
+// groupSeries returns what is kept of the group of a tool; nil without one.
+func (h *handler) groupSeries(r *row) *watch.Series {
+	if r.group == nil {
+		return nil
 	}
-	b.Rest = s.sick - held - len(b.Sick)
-	if held > 0 {
-		b.Held = fmt.Sprintf("%d isolated by an operator", held)
-	}
-	n := len(s.rows)
-	switch {
-	case n == 0:
-		b.Head, b.Class, b.Icon = "No tool has been called yet.", "idle", "idle"
-	case s.sick == 0 && n == 1:
-		b.Head = "The tool is healthy."
-	case s.sick == 0:
-		b.Head = fmt.Sprintf("All %d tools are healthy.", n)
-	case n == 1 && out == 1:
-		b.Class, b.Icon, b.Head = "bad", "bad", "The tool cannot be called."
-	case n == 1:
-		b.Class, b.Icon, b.Head = "warn", "warn", "The tool is not well; calls still go to it."
-	case out == 0:
-		b.Class, b.Icon = "warn", "warn"
-		b.Head = fmt.Sprintf("%d of %d tools %s not well; calls still go to %s.", s.sick, n, are(s.sick), them(s.sick))
-	default:
-		b.Class, b.Icon = "bad", "bad"
-		b.Head = fmt.Sprintf("%d of %d tools cannot be called", out, n)
-		if more := s.sick - out; more > 0 {
-			b.Head += fmt.Sprintf(", %d more %s not well", more, are(more))
-		}
-		b.Head += "."
-	}
-	if held > 0 && held == s.sick {
-		b.Class, b.Icon = "held", "held" // an operator knows
-	}
-	b.Hints = hints(s.rows, s.sick)
-	return b
-}
-
-func are(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
-}
-
-func them(n int) string {
-	if n == 1 {
-		return "it"
-	}
-	return "them"
-}
-
-// hints says what many sick tools have in common. The sick rows come first.
-func hints(rows []*row, sick int) (out []string) {
-	unreachable := 0
-	down, all := make(map[string][]*row), make(map[string]int) // by server
-	for i, r := range rows {
-		all[r.Server]++
-		if i >= sick || r.rank == rankHeld {
-			continue
-		}
-		if k := r.health.LastFailure; k == toolhealth.KindConnection || k == toolhealth.KindNotDispatched {
-			unreachable++
-		}
-		if r.rank == rankOut && r.Server != "" {
-			down[r.Server] = append(down[r.Server], r)
-		}
-	}
-	if unreachable == len(rows) && unreachable > 2 {
-		return []string{"Every tool fails to connect: look at this host and its network first. A reset does not help."}
-	}
-	for _, server := range slices.Sorted(maps.Keys(down)) {
-		same := down[server]
-		kind := same[0].health.LastFailure
-		if len(same) > 2 && !slices.ContainsFunc(same, func(r *row) bool { return r.health.LastFailure != kind }) {
-			out = append(out, fmt.Sprintf("%d of %d tools of %s fail the same way (%s): look at that server.",
-				len(same), all[server], strings.TrimRight(server, "/|:"), plain(kind.String())))
-		}
-	}
-	return out[:min(len(out), 3)]
+	series := h.watcher.GroupSeries(r.group.Group)
+	return &series
 }
 
 // fact is one figure of all tools together.

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -116,8 +117,9 @@ func (d *diary) cut(c *chapter, n int) {
 	d.kept -= n
 }
 
-// forget drops the outages that ended more than an hour ago, and tools that are gone.
-func (d *diary) forget(now time.Time, known map[string]*series) {
+// forget drops the outages that ended more than an hour ago, and tools and groups that
+// are gone. Groups are sorted by name.
+func (d *diary) forget(now time.Time, tools map[string]*series, groups []toolhealth.GroupHealth) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for of, c := range d.tools {
@@ -127,7 +129,13 @@ func (d *diary) forget(now time.Time, known map[string]*series) {
 				break
 			}
 		}
-		if of.group == "" && known[of.tool] == nil || len(c.events) == 0 {
+		known := tools[of.tool] != nil
+		if of.group != "" {
+			_, known = slices.BinarySearchFunc(groups, of.group, func(g toolhealth.GroupHealth, name string) int {
+				return strings.Compare(g.Group, name)
+			})
+		}
+		if !known || len(c.events) == 0 {
 			d.cut(c, len(c.events))
 			delete(d.tools, of)
 		}
@@ -152,11 +160,12 @@ func (d *diary) number() uint64 {
 	return d.heard
 }
 
-// of returns the events of one tool, the oldest first, and when they begin.
-func (d *diary) of(tool string) ([]Event, time.Time) {
+// of returns the events of one breaker, the oldest first, and when they begin; zero if
+// none were dropped.
+func (d *diary) of(of owner) ([]Event, time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := d.tools[owner{tool: tool}]
+	c := d.tools[of]
 	if c == nil {
 		return nil, time.Time{}
 	}

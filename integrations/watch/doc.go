@@ -6,9 +6,11 @@
 // rare. It starts no goroutine and no timer: call [Watcher.Run] in a goroutine of your
 // own, or it samples only when it is read.
 //
-// What it keeps is bounded: ten minutes of samples, at most 600, for each tool that was
-// called in that time; an hour of events, at most 240 of a tool (50 once there are 50,000
-// in all); a history of 500 events; and of tools that have left the registry that
-// history only. With samples 5s apart a busy tool takes 4 KB, one that flapped for an hour
-// 35 KB more, and one that is not called 200 bytes.
+// What it keeps is bounded. Of each tool that is called: its counters and histograms of how
+// long calls took at each minute of the last ten, from which windows are made; minutes in
+// which nothing happens take no room. Of the first 1,000 of them, besides: what happened
+// between two samples in the last ten minutes, at most 600 samples. An hour of events, at
+// most 240 of a tool or group (50 once there are 50,000 in all), and a history of 500
+// events of all. 5,000 tools at most are watched. With samples 5s apart a busy tool takes
+// 4 to 8 KB, one that flapped for an hour 35 KB more, and one that is not called 300 bytes.
 package watch

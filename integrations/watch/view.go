@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -24,12 +23,15 @@ type View struct {
 
 // Window is what happened to one tool in the last minutes.
 type Window struct {
-	// Span is the time that the figures cover. It is zero if they are not known yet.
+	// Span is the time that the figures cover, the same for all tools: it is half a minute
+	// longer or shorter than what was asked for, since windows begin at a full minute. It
+	// is zero if they are not known yet.
 	Span time.Duration
 	// Calls are attempts that succeeded or failed, as in Counts.TotalCalls.
 	Calls, Failures, Rejected, Throttled, Refused uint64
-	// Latency is the average of the successes; 0 without any.
-	Latency time.Duration
+	// P50, P90 and P99 are the quantiles of how long the successes took, as exact as those
+	// of toolhealth.Counts; 0 without any.
+	P50, P90, P99 time.Duration
 }
 
 // SuccessRate returns the share of Calls that did not fail; 1 with no calls.
@@ -53,13 +55,14 @@ type Slot struct {
 	Begin, End time.Time
 	// Calls are attempts that succeeded or failed.
 	Calls, Failures, Rejected, Throttled, Refused uint64
-	// Latency is the average of the successes; 0 without any.
-	Latency time.Duration
+	// P90 is how long nine in ten of the successes took at most; 0 without any.
+	P90 time.Duration
 }
 
-// Series is what is kept of one tool.
+// Series is what is kept of one tool, or of one group.
 type Series struct {
-	// Slots are the oldest first; nil if nothing happened to the tool in any of them.
+	// Slots are the oldest first; nil for a group, if nothing happened to the tool in any
+	// of them, and if 1,000 other tools were called already.
 	Slots []Slot
 	// Events are what the breaker did, the newest first.
 	Events []Event
@@ -85,8 +88,8 @@ func (w *Watcher) View(span time.Duration) View {
 	number, covered := w.within(span)
 	for i := range v.Summary.Tools {
 		v.Windows[i].Span = covered
-		if s := w.tools[v.Summary.Tools[i].Tool]; s != nil && s.cells != nil {
-			w.sum(s, number, &v.Windows[i])
+		if s := w.tools[v.Summary.Tools[i].Tool]; s != nil {
+			v.Windows[i].fill(s, s.before(number))
 		}
 	}
 	return v
@@ -110,54 +113,73 @@ func (w *Watcher) Series(tool string) Series {
 	}
 	out := Series{LastSuccess: s.lastSuccess, From: w.began}
 	if s.cells != nil {
-		out.Slots = make([]Slot, 0, w.slots)
 		for n := max(0, w.ticks-w.slots); n < w.ticks; n++ {
 			c := s.cells[n%w.slots]
 			out.Slots = append(out.Slots, Slot{
 				Begin: w.begins[n%w.slots], End: w.ends[n%w.slots],
 				Calls: uint64(c.calls), Failures: uint64(c.failures), Rejected: uint64(c.rejected),
 				Throttled: uint64(c.throttled), Refused: uint64(c.refused),
-				Latency: time.Duration(c.latency) * time.Microsecond,
+				P90: time.Duration(c.p90) * time.Microsecond,
 			})
 		}
 	}
-	if events, from := w.diary.of(tool); len(events) > 0 {
-		out.Events = events
-		if from.After(out.From) {
-			out.From = from
-		}
-	}
-	slices.Reverse(out.Events)
+	w.events(&out, owner{tool: tool})
 	return out
 }
 
-// within returns the number of the first slot of the last minutes, and the time that
-// they really cover. A slot counts if half an interval of it at most is older. The caller
-// holds mu.
-func (w *Watcher) within(span time.Duration) (first int, covered time.Duration) {
-	first = w.ticks
-	for n := w.ticks - 1; n >= max(0, w.ticks-w.slots); n-- {
-		if w.at.Sub(w.begins[n%w.slots]) > span+w.interval/2 {
-			break
-		}
-		first, covered = n, w.at.Sub(w.begins[n%w.slots])
-	}
-	return first, covered
+// GroupSeries returns what is kept of one group: Events and From.
+func (w *Watcher) GroupSeries(group string) Series {
+	out := Series{From: w.began}
+	w.events(&out, owner{group: group})
+	return out
 }
 
-// sum adds the slots from a number on up. The caller holds mu.
-func (w *Watcher) sum(s *series, from int, out *Window) {
-	var micros float64
-	for n := from; n < w.ticks; n++ {
-		c := &s.cells[n%w.slots]
-		out.Calls += uint64(c.calls)
-		out.Failures += uint64(c.failures)
-		out.Rejected += uint64(c.rejected)
-		out.Throttled += uint64(c.throttled)
-		out.Refused += uint64(c.refused)
-		micros += float64(c.latency) * float64(c.calls-c.failures)
+// events adds the events of one breaker.
+func (w *Watcher) events(out *Series, of owner) {
+	events, from := w.diary.of(of)
+	if from.After(out.From) {
+		out.From = from
 	}
-	if ok := out.Calls - out.Failures; ok > 0 {
-		out.Latency = time.Duration(math.Round(micros/float64(ok))) * time.Microsecond
+	slices.Reverse(events)
+	out.Events = events
+}
+
+// Latency returns how long the calls of one tool took that ended in the last minutes: the
+// histograms behind its Window, at the last sample.
+func (w *Watcher) Latency(tool string, span time.Duration) toolhealth.Latency {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.tools[tool]
+	number, covered := w.within(span)
+	if s == nil || covered == 0 {
+		return toolhealth.Latency{}
 	}
+	was := s.before(number).latency
+	return toolhealth.Latency{Successes: s.latency.Successes.Sub(was.Successes), Failures: s.latency.Failures.Sub(was.Failures)}
+}
+
+// within returns the number of the mark at which the last minutes begin, and the time
+// that they really cover: the one of the oldest mark that is not half a minute, or half
+// an interval, older. Without one nothing is covered. The caller holds mu.
+func (w *Watcher) within(span time.Duration) (number int, covered time.Duration) {
+	slack := max(time.Minute, w.interval) / 2
+	for i, at := range w.marks {
+		if age := w.at.Sub(at); age <= span+slack {
+			return w.lost + i, age
+		}
+	}
+	return 0, 0
+}
+
+// fill writes down what a tool has counted since a mark.
+func (v *Window) fill(s *series, was *mark) {
+	if v.Span == 0 || s.counts == was.counts {
+		return
+	}
+	is, before := &s.counts, &was.counts
+	v.Failures = is.failures - before.failures
+	v.Calls = is.successes - before.successes + v.Failures
+	v.Rejected, v.Throttled, v.Refused = is.rejected-before.rejected, is.throttled-before.throttled, is.refused-before.refused
+	took := s.latency.Successes.Sub(was.latency.Successes)
+	v.P50, v.P90, v.P99 = took.Quantile(0.5), took.Quantile(0.9), took.Quantile(0.99)
 }

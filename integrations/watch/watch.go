@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +18,8 @@ const (
 	manyEvents = 50_000           // events of all tools together; from then on
 	fewPerTool = 50               // events of one tool
 	perWatcher = 500              // events in the history of all tools
-	maxTools   = 5000             // tools with samples and events of their own
+	maxTools   = 5000             // tools and groups with windows and events of their own
+	maxSeries  = 1000             // tools with samples
 )
 
 // Options of a Watcher. The zero Options are the defaults.
@@ -41,6 +43,11 @@ type Watcher struct {
 	ends   []time.Time // of the slots; slot n lies at n % slots, as in series.cells
 	begins []time.Time
 	tools  map[string]*series
+	full   int // of tools, those that have cells
+	// marks are when the marks of the tools were made, the oldest first, those of the time
+	// that is remembered; lost is how many there were before them.
+	marks []time.Time
+	lost  int
 	// crowded says that the last sample had more than maxTools: what another one counts
 	// may be older than a slot.
 	crowded bool
@@ -113,6 +120,7 @@ func (w *Watcher) sample() {
 		w.begins[w.ticks%w.slots], w.ends[w.ticks%w.slots] = before, w.at
 		w.ticks++
 	}
+	marked := w.mark()
 	old := first || w.crowded
 	w.crowded = false
 	for i := range summary.Tools {
@@ -123,92 +131,45 @@ func (w *Watcher) sample() {
 				w.crowded = true
 				continue
 			}
-			s = &series{tick: -1}
+			s = &series{latency: new(toolhealth.Latency)}
 			if old { // what it counts is from before
-				s.counts = readingOf(h)
+				s.counts, s.latency = readingOf(h), w.latency(h.Tool)
 			}
+			s.marks = []mark{{0, s.counts, s.latency}}
 			w.tools[h.Tool] = s
 		}
 		s.add(w, h)
+		if marked {
+			s.mark(w.lost+len(w.marks)-1, w.lost)
+		}
 	}
 	for tool, s := range w.tools {
 		if s.seen != w.ticks {
+			s.drop(w)
 			delete(w.tools, tool)
 		}
 	}
-	w.diary.forget(w.at, w.tools)
+	w.diary.forget(w.at, w.tools, summary.Groups)
 }
 
-// reading is the counters of a tool at one moment.
-type reading struct {
-	successes, failures, rejected, throttled, neutral, refused uint64
-	sum                                                        uint64 // nanoseconds of the successes
+// mark begins a mark if the last one is a minute old, and forgets those that are older
+// than what is remembered, but for the newest of them: windows begin there. The caller
+// holds mu.
+func (w *Watcher) mark() bool {
+	if n := len(w.marks); n > 0 && w.at.Sub(w.marks[n-1]) < time.Minute-w.interval/2 {
+		return false
+	}
+	w.marks = append(w.marks, w.at)
+	old := slices.IndexFunc(w.marks, func(at time.Time) bool { return w.at.Sub(at) < remembered })
+	unused := max(0, old-1)
+	w.marks = slices.Delete(w.marks, 0, unused)
+	w.lost += unused
+	return true
 }
 
-func readingOf(h *toolhealth.ToolHealth) reading {
-	return reading{
-		successes: h.Successes, failures: h.Failures, rejected: h.Rejected, throttled: h.Throttled,
-		neutral: h.Neutral, refused: h.Refused, sum: h.Successes * uint64(h.AverageSuccess),
-	}
+// latency reads how long the calls of a tool took. It allocates, so it is for tools that
+// were called since it was read.
+func (w *Watcher) latency(tool string) *toolhealth.Latency {
+	l, _ := w.registry.Latency(tool)
+	return &l
 }
-
-// series is what is kept of the samples of one tool.
-type series struct {
-	counts      reading
-	cells       []cell    // by number; nil if nothing happened in any of them
-	tick        int       // number of the last cell with something in it
-	seen        int       // Watcher.ticks of the last sample that has the tool
-	lastSuccess time.Time // zero if none was seen
-}
-
-// cell is what happened to one tool in one slot. Numbers that do not fit are the largest.
-type cell struct {
-	calls, failures, rejected, throttled, refused uint32
-	latency                                       uint32 // in microseconds; 0 without successes
-}
-
-// add ends the slot of one tool.
-func (s *series) add(w *Watcher, h *toolhealth.ToolHealth) {
-	is, was := readingOf(h), s.counts
-	s.counts, s.seen = is, w.ticks
-	if is.successes < was.successes || is.failures < was.failures || is.refused < was.refused {
-		was = reading{} // the tool was removed and has come back
-	}
-	if is.successes > was.successes {
-		s.lastSuccess = w.at
-	}
-	number := w.ticks - 1
-	if number < 0 {
-		return
-	}
-	c := cell{
-		calls:    narrow(is.successes - was.successes + is.failures - was.failures),
-		failures: narrow(is.failures - was.failures), rejected: narrow(is.rejected - was.rejected),
-		throttled: narrow(is.throttled - was.throttled), refused: narrow(is.refused - was.refused),
-		latency: narrow(uint64(latency(was, is) / time.Microsecond)),
-	}
-	if c != (cell{}) {
-		s.tick = number
-		if s.cells == nil {
-			s.cells = make([]cell, w.slots)
-		}
-	}
-	switch {
-	case s.cells == nil:
-	case number-s.tick >= w.slots:
-		s.cells = nil
-	default:
-		s.cells[number%w.slots] = c
-	}
-}
-
-// latency is how slow the successes between two readings were: their average. It is the
-// one place that knows how the registry tells it.
-func latency(was, is reading) time.Duration {
-	if is.successes <= was.successes || is.sum <= was.sum {
-		return 0
-	}
-	return time.Duration((is.sum - was.sum) / (is.successes - was.successes))
-}
-
-func narrow(n uint64) uint32 { return uint32(min(n, 1<<32-1)) }

@@ -8,10 +8,10 @@
   let version = body.dataset.v, order = "", skew = +body.dataset.at - Date.now(), heard = Date.now();
   let paused = false, timer = 0, asked = 0, head = $("#banner h2").textContent;
 
-  // A tool goes by the query of the links to it, since its name may be no text.
-  const query = search => "?" + (/(?:^|[?&])(tool=[^&]*)/.exec(search) || ["", ""])[1];
-  const same = (a, b) => a !== "" && new URLSearchParams(a).get("tool") === new URLSearchParams(b).get("tool");
-  let open = panel.hidden ? "" : query(location.search); // the tool in the panel
+  // A tool or group goes by the query of the links to it, since its name may be no text.
+  const query = search => "?" + (/(?:^|[?&])((?:tool|group)=[^&]*)/.exec(search) || ["", ""])[1];
+  const same = (a, b) => a !== "" && ["tool", "group"].every(key => new URLSearchParams(a).get(key) === new URLSearchParams(b).get(key));
+  let open = panel.hidden ? "" : query(location.search); // what is in the panel
 
   function put(e, html) { if (e && e.innerHTML !== html) e.innerHTML = html; }
   function say(text) { $("#said").textContent = text; }
@@ -44,7 +44,7 @@
     if (!paused) {
       const mine = ++asked, url = new URL("data.json", document.baseURI);
       url.search = location.search;
-      url.searchParams.delete("tool");
+      for (const key of ["tool", "group", "ask"]) url.searchParams.delete(key);
       url.searchParams.set("v", version);
       url.searchParams.set("o", order);
       try {
@@ -118,12 +118,11 @@
     for (const row of $$(".wrap tbody tr")) row.classList.toggle("sel", same(open, $("a", row).search));
   }
 
-  // address changes the address: what is chosen, and the tool in the panel. It makes no
+  // address changes the address: what is chosen, and what is in the panel. It makes no
   // new entry in the history of the browser.
   function address(change = () => {}, search = location.search) {
     const p = new URLSearchParams(search);
-    p.delete("tool");
-    p.delete("ask");
+    for (const key of ["tool", "group", "ask"]) p.delete(key);
     change(p);
     const rest = p.toString();
     history.replaceState(null, "", (open || "?") + (open && rest ? "&" : "") + rest);
@@ -133,7 +132,7 @@
     if (first) open = tool;
     const answer = await fetch("panel" + tool, { cache: "no-store" }).catch(() => null);
     if (open !== tool || !first && $(".armed", panel)) return;
-    if (!answer || !answer.ok) { if (first) { open = ""; say("That tool is gone."); } return; }
+    if (!answer || !answer.ok) { if (first) { open = ""; say("It is gone."); } return; }
     const html = await answer.text();
     if (open !== tool) return;
     panel.hidden = false;
@@ -147,7 +146,7 @@
   }
 
   function closePanel() {
-    const row = $$(".wrap tbody a").find(a => same(open, a.search));
+    const row = $$(".wrap tbody a, #groups a").find(a => same(open, a.search));
     open = "";
     panel.hidden = true;
     address();
@@ -182,8 +181,8 @@
     }
     button.classList.remove("armed");
     button.disabled = true;
-    const tool = new URLSearchParams({ tool: form.elements.tool.value });
-    const answer = await fetch(form.dataset.act, { method: "POST", body: tool, redirect: "manual" }).catch(() => null);
+    const of = new URLSearchParams(new FormData(form));
+    const answer = await fetch(form.dataset.act, { method: "POST", body: of, redirect: "manual" }).catch(() => null);
     const done = answer && (answer.ok || answer.type === "opaqueredirect");
     say(done ? button.dataset.done : "That did not work.");
     button.disabled = false;

@@ -149,7 +149,11 @@ type site struct {
 }
 
 func newSite(t *testing.T) *site {
-	s := &site{registry: toolhealth.NewRegistry()}
+	config := toolhealth.DefaultConfig()
+	config.Group = func(tool string) string { return map[bool]string{true: "maps"}[strings.HasPrefix(tool, "maps/")] }
+	r, err := toolhealth.NewRegistryWithConfig(config)
+	require.NoError(t, err)
+	s := &site{registry: r}
 	for i := range 40 {
 		s.registry.RecordSuccess("github/search", time.Duration(100+i)*time.Millisecond)
 		s.registry.RecordSuccess("mail/send", time.Duration(300+i)*time.Millisecond)
@@ -304,6 +308,84 @@ func TestPage_OperatorActsInTwoSteps(t *testing.T) {
 	assert.True(t, h.Available)
 }
 
+// A group is reached with the keyboard, and worked like a tool.
+func TestPage_GroupIsWorkedLikeTool(t *testing.T) {
+	s := newSite(t)
+	s.may.Store(true)
+	for _, tool := range []string{"maps/geocode", "maps/route"} {
+		s.registry.RecordSuccess(tool, time.Second)
+	}
+	b := newTab(t, browser(t))
+	b.do(chromedp.EmulateViewport(1280, 900), chromedp.Navigate(s.url))
+	const chips = `document.querySelector("#groups").textContent`
+	b.eventually(5*time.Second, chips, "maps reachable, 2 tools")
+	b.eventually(5*time.Second, live, "live")
+	b.js(`document.querySelector("#groups a").focus()`)
+	for i := range 3 {
+		s.registry.Record([]string{"maps/geocode", "maps/route"}[i%2], scene.Connection, time.Second)
+	}
+	b.eventually(3*time.Second, chips, "open")
+	b.eventually(time.Second, "document.title", "(2) test")
+	assert.Contains(t, b.js(`document.querySelector("#banner").textContent`), "group maps (2 tools) is open (connection)")
+	before := b.js(`document.querySelector("#groups .left").textContent`)
+	time.Sleep(1500 * time.Millisecond)
+	assert.NotEqual(t, before, b.js(`document.querySelector("#groups .left").textContent`), "it counts down")
+	assert.Equal(t, "maps", b.js(`document.activeElement.querySelector("b").textContent`), "the focus survives a poll")
+	b.do(chromedp.KeyEvent("\r"))
+	b.eventually(5*time.Second, panel, "so every call of its 2 tools is refused")
+	assert.Equal(t, "H2", b.js("document.activeElement.tagName"))
+	assert.Equal(t, "?group=maps", b.js("location.search"))
+
+	b.click("#panel form[data-act=isolate] button")
+	b.eventually(time.Second, `document.querySelector("#panel .armed").textContent`, "Really refuse every call of all its tools?")
+	assert.Empty(t, s.registry.HealthSummary().Groups[0].IsolatedBy, "one click is not enough")
+	b.click("#panel .armed")
+	b.eventually(5*time.Second, panel, "isolated by alice")
+	b.eventually(5*time.Second, `document.querySelector("#events").textContent`, "isolated by alice")
+	b.eventually(5*time.Second, chips, "by alice")
+	assert.Equal(t, "held", b.js(`document.querySelector("#banner").className`))
+
+	b.click(`#panel .tools a`)
+	b.eventually(5*time.Second, panel, "An operator took its whole group maps out of service")
+	b.click(`#panel .of a`)
+	b.eventually(5*time.Second, panel, "group of 2 tools")
+	b.click("#panel form[data-act=reset] button")
+	b.click("#panel .armed")
+	b.eventually(5*time.Second, panel, "closed: reset by alice")
+	b.do(chromedp.KeyEvent("\u001b"))
+	assert.Equal(t, "", b.js("location.search"))
+	assert.Equal(t, "maps", b.js(`document.activeElement.querySelector("b").textContent`), "back where it was")
+	b.do(chromedp.Navigate(s.url + "?group=maps"))
+	b.eventually(5*time.Second, panel, "group of 2 tools")
+	b.silent()
+}
+
+// Two pages of one registry, one of which a person has put aside.
+func TestPage_TwoViewersSeeTheSame(t *testing.T) {
+	s := newSite(t)
+	root := browser(t)
+	one, two := newTab(t, root), newTab(t, root)
+	one.do(chromedp.Navigate(s.url))
+	two.do(chromedp.Navigate(s.url + "?show=sick"))
+	one.eventually(5*time.Second, live, "live")
+	two.eventually(5*time.Second, live, "live")
+	assert.Equal(t, "0", two.js(numRows))
+	s.fail("github/search")
+	one.eventually(5*time.Second, search+".textContent", "open")
+	two.eventually(5*time.Second, search+".textContent", "open")
+	assert.Equal(t, "3", one.js(numRows))
+	assert.Equal(t, "1", two.js(numRows))
+	config := s.registry.Config()
+	config.Breaker.RecoveryDuration = 7 * time.Second
+	require.NoError(t, s.registry.SetConfig(config))
+	s.registry.Remove("mail/send")
+	s.registry.Reset("github/search", "bob")
+	one.eventually(10*time.Second, numRows, "2")
+	two.eventually(10*time.Second, `document.querySelector("#events").textContent`, "closed: reset by bob")
+	one.silent()
+	two.silent()
+}
+
 func TestPage_SaysWhenItsFiguresAreOld(t *testing.T) {
 	s := newSite(t)
 	b := newTab(t, browser(t))
@@ -345,6 +427,16 @@ func TestPage_WorksWithoutScripts(t *testing.T) {
 	b.eventually(5*time.Second, `document.querySelector("#panel").hidden`, "true")
 	s.registry.Remove("mail/send")
 	b.eventually(20*time.Second, numRows, "2") // it reloads itself
+
+	s.registry.RecordSuccess("maps/geocode", time.Second)
+	b.eventually(20*time.Second, `document.querySelector("#groups").textContent`, "maps")
+	b.click("#groups a")
+	b.eventually(5*time.Second, panel, "group of 1 tool")
+	b.click("#panel form[data-act=isolate] button")
+	b.eventually(5*time.Second, panel, "Yes, refuse every call of all its tools")
+	b.click("#panel form[method=post] button")
+	b.eventually(5*time.Second, panel, "isolated by alice")
+	assert.Equal(t, "alice", s.registry.HealthSummary().Groups[0].IsolatedBy)
 	b.silent()
 }
 

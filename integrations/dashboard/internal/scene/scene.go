@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/toolhealth/toolhealth"
@@ -26,7 +27,7 @@ type Tool struct {
 var (
 	Timeout     = toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindTimeout}
 	ServerError = toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindServerError}
-	Connection  = toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindConnection}
+	Connection  = toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindConnection, Retryable: true}
 	Throttled   = toolhealth.Verdict{Outcome: toolhealth.OutcomeThrottled, Kind: toolhealth.KindRateLimited, RetryAfter: 4 * time.Minute}
 )
 
@@ -59,6 +60,11 @@ func Between(from, to int, v toolhealth.Verdict, share float64) func(time.Durati
 	}
 }
 
+// unplugged returns what a tool does whose server is out of reach from a time on.
+func unplugged(from time.Duration) func(time.Duration) (toolhealth.Verdict, float64) {
+	return func(at time.Duration) (toolhealth.Verdict, float64) { return Connection, float64(min(1, at/from)) }
+}
+
 // Sick returns the twelve tools on a bad night: one is down, one flaps, one asks to wait,
 // and one had a bad minute.
 func Sick() []*Tool {
@@ -76,6 +82,28 @@ func Sick() []*Tool {
 	return tools
 }
 
+// Server returns twelve tools of six servers. One server is down.
+func Server() []*Tool {
+	names := []string{
+		"github/search", "github/create_issue", "github/get_file", "github/list_pulls", "jira/create_issue", "jira/search",
+		"slack/post_message", "slack/list_channels", "pg/query", "maps/geocode", "maps/route", "mail/send",
+	}
+	tools := make([]*Tool, len(names))
+	for i, name := range names {
+		tools[i] = &Tool{Name: name, Rate: rates[i], Median: time.Duration(medians[i]) * time.Millisecond}
+		if Group(name) == "github" {
+			tools[i].Bad = unplugged(53*time.Minute + 40*time.Second)
+		}
+	}
+	return tools
+}
+
+// Group returns the group of a tool of Server and Many: its server.
+func Group(tool string) string {
+	server, _, _ := strings.Cut(tool, "/")
+	return server
+}
+
 // Many returns 500 tools of 108 servers. One server is down, and two tools fail often.
 func Many() []*Tool {
 	random := rand.New(rand.NewPCG(5, 6))
@@ -87,7 +115,7 @@ func Many() []*Tool {
 		}
 		switch {
 		case i%12 == 6 && i/12%9 == 3:
-			t.Rate, t.Bad = .5, Between(57, 61, Connection, 1)
+			t.Rate, t.Bad = .5, unplugged(57*time.Minute+10*time.Second)
 		case i == 77, i == 300:
 			t.Rate, t.Bad = 1, Between(0, 61, ServerError, .35)
 		}

@@ -574,3 +574,24 @@ func TestRegistry_HookThatEndsGoroutineKeepsNoVerdictFromTool(t *testing.T) {
 		})
 	}
 }
+
+// A reader beside the first call of a group's first tool sees the group whole or not at
+// all.
+func TestRegistry_GroupsAppearWhole(t *testing.T) {
+	g := grouped(t, nil)
+	var reader sync.WaitGroup
+	var stop atomic.Bool
+	reader.Go(func() {
+		for !stop.Load() {
+			for _, h := range g.Registry.HealthSummary().Groups {
+				assert.NotEmpty(t, h.Group)
+			}
+			g.Registry.ResetGroup("s1", "")
+		}
+	})
+	for i := range 500 {
+		g.Registry.AllowRequest(fmt.Sprintf("s%d/a", i))
+	}
+	stop.Store(true)
+	reader.Wait()
+}

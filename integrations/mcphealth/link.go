@@ -1,8 +1,10 @@
 package mcphealth
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -75,58 +77,105 @@ func (l *link) close(withCalls bool) error {
 	return errors.Join(err, l.session.Close())
 }
 
+// dialing is a session of the SDK that is being made. It goes on when the attempt is over
+// that began it, so that a server that is slow to start comes back, too.
+type dialing struct {
+	done chan struct{} // closed when err is known
+	err  error         // nil if there is a link
+}
+
 // join returns a link for one request, which has to leave it. Its ctx is that of an
 // attempt of the caller.
 func (s *Session) join(ctx, caller context.Context) (*link, error) {
-	if l := s.current(ctx); l != nil {
-		return l, nil
+	for {
+		l, d, err := s.linkOrDialing(ctx, caller)
+		if l != nil || err != nil {
+			return l, err
+		}
+		select {
+		case <-d.done:
+			if d.err != nil {
+				return nil, d.err
+			}
+		case <-ctx.Done():
+			return nil, tooLate(ctx, caller)
+		}
 	}
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, unconnected(ctx, caller, ctx, ctx.Err())
-	}
-	defer func() { <-s.turn }()
-	if l := s.current(ctx); l != nil { // another has connected meanwhile
-		return l, nil
-	}
-	notes := toolhealth.WithNotes(dialing{ctx, caller})
-	l, err := s.dial(notes)
-	if err != nil {
-		return nil, unconnected(ctx, caller, notes, err)
-	}
-	return l, nil
 }
 
-// current joins the link for new calls, if there is one that will do.
-func (s *Session) current(ctx context.Context) *link {
+// linkOrDialing joins the link for new calls, or returns what is under way to make one.
+func (s *Session) linkOrDialing(ctx, caller context.Context) (*link, *dialing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.link
-	if l == nil {
-		return nil
+	if s.closed {
+		return nil, nil, errClosed
 	}
-	if l.silent.Load() && toolhealth.IsProbe(ctx) {
+	if l := s.link; l != nil && l.silent.Load() && toolhealth.IsProbe(ctx) {
 		s.drop(l)
-		return nil
 	}
-	l.users++
-	return l
+	if s.link != nil {
+		s.link.users++
+		return s.link, nil, nil
+	}
+	if s.dialing == nil {
+		d := &dialing{done: make(chan struct{})}
+		s.dialing = d
+		s.background.Go(func() { s.dial(d, caller) })
+	}
+	return nil, s.dialing, nil
 }
 
-// dialing is the ctx in which a session is made: it ends with the attempt and has the
-// values of its caller, because the session goes on when the attempt is over.
-type dialing struct {
+// tooLate says that the time of an attempt was up before there was a session: the call was
+// not sent.
+func tooLate(ctx, caller context.Context) error {
+	if caller.Err() != nil {
+		return ctx.Err()
+	}
+	return toolhealth.WithVerdict(ctx.Err(), toolhealth.Verdict{
+		Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindTimeout, Retryable: true, NotSent: true,
+	})
+}
+
+// valuesOf is the first ctx with the values of the second one.
+type valuesOf struct {
 	context.Context
 	values context.Context
 }
 
-func (d dialing) Value(key any) any { return d.values.Value(key) }
+func (v valuesOf) Value(key any) any { return v.values.Value(key) }
+
+// dial makes a link with what the ctx of the first caller has, such as its credentials.
+func (s *Session) dial(d *dialing, caller context.Context) {
+	limit, cancel := context.WithTimeout(s.life, cmp.Or(s.server.ConnectTimeout, defaultConnectTimeout))
+	defer cancel()
+	ctx := toolhealth.WithNotes(valuesOf{limit, caller})
+	l, err := s.connect(ctx)
+	if err == nil && !s.enter(l) {
+		err = errClosed
+		_ = l.close(true) // nobody knows of it
+	}
+	if err != nil && err != errClosed {
+		err = unconnected(ctx, err)
+	}
+	s.mu.Lock()
+	s.dialing, d.err = nil, err
+	s.mu.Unlock()
+	close(d.done)
+	if err == nil {
+		s.tools.catalog.change(s.server.Name) // it may be another version of the server
+		s.relist()
+	}
+}
 
 var errNoTransport = errors.New("mcphealth: Server.Transport has returned nil")
 
-// dial makes a link and joins it.
-func (s *Session) dial(ctx context.Context) (*link, error) {
+// connect makes a link.
+func (s *Session) connect(ctx context.Context) (l *link, err error) {
+	defer func() {
+		if p := recover(); p != nil { // of the host's code
+			err = &toolhealth.PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
 	base, err := s.server.Transport(ctx)
 	switch {
 	case err != nil:
@@ -134,32 +183,39 @@ func (s *Session) dial(ctx context.Context) (*link, error) {
 	case base == nil:
 		return nil, errNoTransport
 	}
-	l := &link{base: base}
-	stop := context.AfterFunc(ctx, l.kill) // the SDK waits for a child process that hangs
+	l = &link{base: base}
+	defer context.AfterFunc(ctx, l.kill)() // the SDK waits for a child process that hangs
 	l.session, err = s.server.Client.Connect(ctx, l, s.server.Options)
-	stop()
 	if err != nil {
 		return nil, err
 	}
 	l.life, l.end = context.WithCancel(context.Background())
 	s.tools.names.put(l.session, s.server.Name)
-	if !s.enter(l) {
-		_ = l.close(true) // nobody knows of it
-		return nil, errClosed
-	}
-	s.tools.catalog.change(s.server.Name) // it may be another version of the server
-	s.relist()
 	return l, nil
 }
 
-// enter puts l in the place for new calls, and joins it.
+// unconnected says what it means that no session could be made: no call was sent, and no
+// tool of the server can be reached.
+func unconnected(ctx context.Context, err error) error {
+	v := toolhealth.Classify(ctx, err)
+	switch {
+	case ctx.Err() != nil:
+		v = toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindTimeout, Retryable: true}
+	case v.Outcome == toolhealth.OutcomeFailure && v.Kind != toolhealth.KindTimeout, v.Outcome == toolhealth.OutcomeSuccess:
+		v.Outcome, v.Kind, v.Retryable = toolhealth.OutcomeFailure, toolhealth.KindConnection, true
+	}
+	v.NotSent = true
+	return toolhealth.WithVerdict(err, v)
+}
+
+// enter puts l in the place for new calls.
 func (s *Session) enter(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
-	s.link, l.users = l, 1
+	s.link = l
 	s.links[l] = struct{}{}
 	s.background.Go(func() {
 		_ = l.session.Wait() // why it ended, its calls have said
@@ -200,21 +256,4 @@ func (s *Session) sweep(l *link) {
 	l.closing = true
 	delete(s.links, l)
 	s.background.Go(func() { _ = l.close(false) })
-}
-
-// unconnected says what it means that no session could be made: the call was not sent,
-// and no tool of the server can be reached.
-func unconnected(ctx, caller, notes context.Context, err error) error {
-	if err == errClosed || caller.Err() != nil {
-		return err
-	}
-	v := toolhealth.Classify(notes, err)
-	switch {
-	case ctx.Err() != nil: // the attempt's time was up
-		v = toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindTimeout, Retryable: true}
-	case v.Outcome == toolhealth.OutcomeFailure && v.Kind != toolhealth.KindTimeout, v.Outcome == toolhealth.OutcomeSuccess:
-		v.Outcome, v.Kind, v.Retryable = toolhealth.OutcomeFailure, toolhealth.KindConnection, true
-	}
-	v.NotSent = true
-	return toolhealth.WithVerdict(err, v)
 }

@@ -22,9 +22,11 @@ type Server struct {
 	// progress, of persons who are asked and of lists that have changed.
 	Client *mcp.Client
 	// Transport returns a way to the server, a new one each time: an exec.Cmd cannot be
-	// started twice. It runs inside a guarded call, and its ctx ends with the attempt:
-	// do not start a process with it.
+	// started twice. Its ctx ends when the session is made: do not start a process with it.
 	Transport func(ctx context.Context) (mcp.Transport, error)
+	// ConnectTimeout is how long it may take to make a session, a minute by default. A call
+	// waits no longer than its own time; what it has begun is there for the next call.
+	ConnectTimeout time.Duration
 	// Options are those of each session; nil means none.
 	Options *mcp.ClientSessionOptions
 }
@@ -37,6 +39,8 @@ func (s *Server) validate() error {
 		return fmt.Errorf("mcphealth: Server.Client of %q is nil", s.Name)
 	case s.Transport == nil:
 		return fmt.Errorf("mcphealth: Server.Transport of %q is nil", s.Name)
+	case s.ConnectTimeout < 0:
+		return fmt.Errorf("mcphealth: Server.ConnectTimeout of %q is %v: it must not be negative", s.Name, s.ConnectTimeout)
 	}
 	return nil
 }
@@ -54,16 +58,20 @@ func (s *Server) validate() error {
 type Session struct {
 	tools  *Tools
 	server Server
-	turn   chan struct{} // held while connecting
+	life   context.Context // ends with Close
+	end    context.CancelFunc
 
 	mu      sync.Mutex
 	link    *link              // for new calls; nil if the next one has to connect
+	dialing *dialing           // what is under way to make one
 	links   map[*link]struct{} // that are not closed
 	listing bool               // a goroutine asks for the list of tools
 	closed  bool
 
 	background sync.WaitGroup // begun under mu while it is not closed
 }
+
+const defaultConnectTimeout = time.Minute
 
 // Open returns a session of a server, without connecting. The error names what is wrong
 // with s, or says that a session of that name is open. Close it.
@@ -79,7 +87,8 @@ func (t *Tools) Open(s Server) (*Session, error) {
 	if t.sessions == nil {
 		t.sessions = make(map[string]*Session)
 	}
-	session := &Session{tools: t, server: s, turn: make(chan struct{}, 1), links: make(map[*link]struct{})}
+	session := &Session{tools: t, server: s, links: make(map[*link]struct{})}
+	session.life, session.end = context.WithCancel(context.Background())
 	t.sessions[s.Name] = session
 	t.catalog.know(s.Name)
 	return session, nil
@@ -105,6 +114,7 @@ func (s *Session) Close() error {
 		}
 	}
 	s.mu.Unlock()
+	s.end()
 	var errs []error
 	for _, l := range last {
 		errs = append(errs, l.close(true))

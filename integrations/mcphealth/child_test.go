@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +14,8 @@ import (
 )
 
 // childMode is the variable that makes this program a server on its standard input and
-// output: "serve" is one with 40 tools, "exit" leaves at once.
+// output: "serve" is one with 40 tools, "exit" leaves at once, and others are the names of
+// rows of the table, which the tool "t" plays.
 const childMode = "MCPHEALTH_TEST_CHILD"
 
 func runChild(mode string) {
@@ -31,6 +33,23 @@ func runChild(mode string) {
 	addRaw(server, "mute", readOnly, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		_ = os.Stdout.Close()
 		select {}
+	})
+	addRaw(server, "t", readOnly, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		switch {
+		case strings.HasPrefix(mode, "child exits"):
+			os.Exit(3)
+		case mode == "child is killed":
+			if p, err := os.FindProcess(os.Getpid()); err == nil {
+				_ = p.Kill()
+			}
+			select {}
+		case mode == "child closes its output":
+			_ = os.Stdout.Close()
+			select {}
+		case strings.HasPrefix(mode, "child hangs"):
+			select {}
+		}
+		return good(ctx, req)
 	})
 	_ = server.Run(context.Background(), &mcp.StdioTransport{})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -214,3 +215,18 @@ func soon(t testing.TB, what func() bool) {
 }
 
 var errDown = errors.New("the database of the server is down")
+
+// reset ends a connection by a TCP reset.
+func reset(w http.ResponseWriter, _ *http.Request) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// cut ends a connection without a word.
+func cut(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }

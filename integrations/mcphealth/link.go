@@ -18,14 +18,15 @@ import (
 type link struct {
 	base    mcp.Transport
 	session *mcp.ClientSession
-	life    context.Context // ends with the session
+	life    context.Context // ends when it is retired; of requests for which no caller waits
 	end     context.CancelFunc
 	silent  atomic.Bool // no answer has come since a request failed for want of one
 
 	// Under Session.mu:
-	users   int  // calls in it
-	retired bool // there are no new ones
-	closing bool
+	users    int  // requests in it
+	retired  bool // there are no new ones
+	closing  bool
+	checking bool // a goroutine asks for a sign of life
 
 	mu     sync.Mutex
 	conn   mcp.Connection // nil before it is made
@@ -85,10 +86,10 @@ type dialing struct {
 }
 
 // join returns a link for one request, which has to leave it. Its ctx is that of an
-// attempt of the caller.
-func (s *Session) join(ctx, caller context.Context) (*link, error) {
+// attempt of the caller. A link that has been silent will do unless it is to be heard.
+func (s *Session) join(ctx, caller context.Context, heard bool) (*link, error) {
 	for {
-		l, d, err := s.linkOrDialing(ctx, caller)
+		l, d, err := s.linkOrDialing(caller, heard)
 		if l != nil || err != nil {
 			return l, err
 		}
@@ -104,13 +105,13 @@ func (s *Session) join(ctx, caller context.Context) (*link, error) {
 }
 
 // linkOrDialing joins the link for new calls, or returns what is under way to make one.
-func (s *Session) linkOrDialing(ctx, caller context.Context) (*link, *dialing, error) {
+func (s *Session) linkOrDialing(caller context.Context, heard bool) (*link, *dialing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, nil, errClosed
 	}
-	if l := s.link; l != nil && l.silent.Load() && toolhealth.IsProbe(ctx) {
+	if l := s.link; l != nil && heard && l.silent.Load() {
 		s.drop(l)
 	}
 	if s.link != nil {
@@ -245,6 +246,7 @@ func (s *Session) drop(l *link) {
 		s.link = nil
 	}
 	l.retired = true
+	l.end()
 	s.sweep(l)
 }
 

@@ -46,9 +46,10 @@ func (s *Server) validate() error {
 }
 
 // Session is a session of one server that comes back. It connects when it is first
-// needed, after the session was lost, and before a probe if nothing has been heard of the
-// server since a call failed for want of an answer. What the SDK's session knew is lost
-// then, and so is what the server kept for it.
+// needed, after the session was lost, and before a probe and a list if nothing has been
+// heard of the server since a call failed for want of an answer, not even an answer to the
+// ping that follows. What the SDK's session knew is lost then, and so is what the server
+// kept for it.
 //
 // A call that does not return when its attempt is over ends the session: the child
 // process is killed, whose standard input nobody reads. A session that is given up
@@ -145,7 +146,7 @@ func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mc
 // See [Tools.Offer] for those to show to the model.
 func (s *Session) ListTools(ctx context.Context) ([]*mcp.Tool, error) {
 	for again := true; ; again = false {
-		l, err := s.join(ctx, ctx)
+		l, err := s.join(ctx, ctx, true)
 		if err != nil {
 			return nil, err
 		}
@@ -171,7 +172,7 @@ func (s *Session) isClosed() bool {
 // was lost before, it connects and sends the call then.
 func (s *Session) attempt(ctx, caller context.Context, tool string, p *mcp.CallToolParams) (*mcp.CallToolResult, error) {
 	for again := true; ; again = false {
-		l, err := s.join(ctx, caller)
+		l, err := s.join(ctx, caller, toolhealth.IsProbe(ctx))
 		if err != nil {
 			return nil, err
 		}
@@ -202,9 +203,41 @@ func (s *Session) heard(l *link, err error) {
 		s.retire(l)
 	case isSilence(err):
 		l.silent.Store(true)
+		s.check(l)
 	case saidBy(err) != nil:
 		l.silent.Store(false)
 	}
+}
+
+// checkTime is how long a server may take to answer a ping.
+const checkTime = 5 * time.Second
+
+// check asks for a sign of life: a slow tool is no dead server. Any answer is one.
+func (s *Session) check(l *link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || l.retired || l.checking {
+		return
+	}
+	l.checking = true
+	l.users++
+	s.background.Go(func() {
+		defer s.leave(l)
+		ctx, cancel := context.WithTimeout(l.life, checkTime)
+		defer cancel()
+		err := s.ping(ctx, l)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		l.checking = false
+		if l.life.Err() == nil && (err == nil || !isSilence(err)) {
+			l.silent.Store(false)
+		}
+	})
+}
+
+func (s *Session) ping(ctx context.Context, l *link) error {
+	defer s.watch(ctx, l)()
+	return l.session.Ping(ctx, nil)
 }
 
 // grace is how long a call may take to notice that its attempt is over.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolhealth/toolhealth"
 	"github.com/toolhealth/toolhealth/integrations/mcphealth"
+	"github.com/toolhealth/toolhealth/internal/race"
 )
 
 // names are those of the 40 tools of a child.
@@ -103,7 +104,7 @@ func TestSession_ComesBackAfterChildHasExited(t *testing.T) {
 func TestSession_DropsChildThatDoesNotRead(t *testing.T) {
 	for _, detach := range []bool{false, true} {
 		t.Run(fmt.Sprintf("Detach %v", detach), func(t *testing.T) {
-			const limit = 200 * time.Millisecond
+			limit := slow(200 * time.Millisecond)
 			w := newWorld(t, func(s *toolhealth.Settings) { s.Policy.Timeout, s.Policy.Detach = limit, detach })
 			c := newChildren(t)
 			s := w.open(w.client(), c.transport)
@@ -136,9 +137,17 @@ func TestSession_DropsChildThatDoesNotRead(t *testing.T) {
 // noise is how late a busy machine may be.
 const noise = 400 * time.Millisecond
 
+// slow returns the time for what takes d, which is more under the race detector.
+func slow(d time.Duration) time.Duration {
+	if race.Enabled {
+		return 8 * d
+	}
+	return d
+}
+
 func TestSession_ConnectsAnewBeforeProbe(t *testing.T) {
 	w := newWorld(t, func(s *toolhealth.Settings) {
-		s.Policy.Timeout = 200 * time.Millisecond
+		s.Policy.Timeout = slow(200 * time.Millisecond)
 		s.Breaker.RecoveryDuration = 200 * time.Millisecond
 	})
 	c := newChildren(t)
@@ -183,6 +192,32 @@ func TestSession_KeepsWhatWorksBeforeProbe(t *testing.T) {
 	text, isError := ask(t, s, "raw")
 	assert.False(t, isError, text)
 	assert.EqualValues(t, 1, dials.Load(), "the server has answered all the time")
+}
+
+func TestSession_KeepsServerWithSlowTool(t *testing.T) {
+	versions(t, func(t *testing.T, version string) {
+		well := make(chan struct{})
+		server := newServer()
+		addRaw(server, "raw", readOnly, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			<-well
+			return good(ctx, req)
+		})
+		w := newWorld(t, func(s *toolhealth.Settings) {
+			s.Policy.Timeout, s.Breaker.RecoveryDuration = slow(100*time.Millisecond), 300*time.Millisecond
+		})
+		var dials atomic.Int64
+		url := serve(t, handlerOf(t, server, version))
+		connect := overHTTP(url, mcphealth.Transport(newBase(t)))
+		s := w.openVersion(version, w.client(), func(ctx context.Context) (mcp.Transport, error) { dials.Add(1); return connect(ctx) })
+		list(t, s)
+		for range 3 {
+			ask(t, s, "raw")
+		}
+		assert.EqualValues(t, 3, w.health("raw").ByKind[toolhealth.KindTimeout])
+		close(well)
+		soon(t, func() bool { _, isError := ask(t, s, "raw"); return !isError })
+		assert.EqualValues(t, 1, dials.Load(), "the server has answered pings")
+	})
 }
 
 func TestSession_OneConnectsForAll(t *testing.T) {

@@ -26,6 +26,7 @@ type remote struct {
 	sound http.Handler
 	fault atomic.Pointer[fault]
 	hits  atomic.Int64 // tool calls that have come
+	dials atomic.Int64 // sessions that were made
 }
 
 type fault struct {
@@ -84,7 +85,11 @@ func versions(t *testing.T, test func(t *testing.T, version string)) {
 
 // openRemote opens a session of the server by the Transport of the package.
 func (w *world) openRemote(r *remote, version string) *mcphealth.Session {
-	s := w.openVersion(version, w.client(), overHTTP(r.url, mcphealth.Transport(newBase(w.t))))
+	connect := overHTTP(r.url, mcphealth.Transport(newBase(w.t)))
+	s := w.openVersion(version, w.client(), func(ctx context.Context) (mcp.Transport, error) {
+		r.dials.Add(1)
+		return connect(ctx)
+	})
 	list(w.t, s)
 	return s
 }
@@ -104,6 +109,22 @@ func TestSession_RateLimitHoldsNextCaller(t *testing.T) {
 		assert.Equal(t, toolhealth.StopRateLimited, h.Reason)
 		assert.EqualValues(t, 1, r.hits.Load())
 	})
+}
+
+func TestSession_WaitInHeaderOfAnswer(t *testing.T) {
+	r, w := newRemote(t, legacy), newWorld(t, nil)
+	s := w.openRemote(r, legacy)
+	r.fault.Store(&fault{answer: func(rw http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		rw.Header().Set("Retry-After", "7")
+		rw.Header().Set("Content-Type", "application/json")
+		rw.WriteHeader(http.StatusTooManyRequests)
+		_, _ = fmt.Fprintf(rw, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32029,"message":"too many"}}`, rpcOf(body).ID)
+	}})
+	ask(t, s, "raw")
+	assert.Equal(t, toolhealth.OutcomeThrottled, w.said().Outcome)
+	assert.Equal(t, 7*time.Second, w.said().RetryAfter)
+	assert.EqualValues(t, 1, r.dials.Load())
 }
 
 func TestSession_BadStatusOfOneCallEndsThatCall(t *testing.T) {
@@ -131,6 +152,9 @@ func TestSession_BadStatusOfOneCallEndsThatCall(t *testing.T) {
 					r.fault.Store(nil)
 					text, isError = ask(t, s, "raw")
 					assert.False(t, isError, text)
+					if header == "" && !(code == 404 && version == legacy) {
+						assert.EqualValues(t, 1, r.dials.Load(), "the session is kept")
+					}
 				})
 			})
 		}
@@ -192,7 +216,9 @@ func TestSession_ForgottenByServer(t *testing.T) {
 				_, _ = io.WriteString(rw, text)
 			}})
 			text, isError := ask(t, s, "raw")
-			if isError { // said by the server of the call, which may have acted for all that is known
+			answered := who == "Python, older" || who == "a gateway with the id"
+			require.Equal(t, answered, isError, text)
+			if answered { // it is an answer to the call: the tool may have acted, for all that is known
 				assert.Equal(t, "tool failed: the tool cannot be reached", text)
 				assert.Equal(t, toolhealth.KindConnection, w.said().Kind)
 				assert.Equal(t, 1, w.group().ConsecutiveFailures)

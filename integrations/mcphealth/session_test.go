@@ -257,6 +257,33 @@ func TestSession_WaitForConnectionEndsWithAttempt(t *testing.T) {
 	assert.True(t, w.said().NotSent)
 }
 
+func TestSession_ConnectTimeoutEndsDial(t *testing.T) {
+	w := newWorld(t, nil)
+	s, err := w.tools.Open(mcphealth.Server{
+		Name: "srv", Client: w.client(), ConnectTimeout: 50 * time.Millisecond,
+		Transport: func(ctx context.Context) (mcp.Transport, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	})
+	require.NoError(t, err)
+	defer s.Close()
+	ask(t, s, "raw")
+	assert.Equal(t, toolhealth.Verdict{
+		Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindTimeout, Retryable: true, NotSent: true,
+	}, w.said())
+}
+
+func TestSession_PanicOfTransportIsAnError(t *testing.T) {
+	w := newWorld(t, nil)
+	s := w.open(w.client(), func(context.Context) (mcp.Transport, error) { panic("no way") })
+	text, isError := ask(t, s, "raw")
+	assert.True(t, isError)
+	assert.NotContains(t, text, "no way")
+	_, err := s.ListTools(context.Background())
+	assert.ErrorContains(t, err, "no way")
+}
+
 func TestSession_DialErrorsAreTheServers(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error

@@ -19,10 +19,20 @@ type catalog struct {
 type list struct {
 	acts    map[string]bool // whether tools act, by name; nil before the first whole list
 	fresh   bool            // the server has not changed its list since
-	next    map[string]bool // the list that is being read
 	changes int             // how often the server has said that its list has changed
-	begun   int             // changes when next began
+	// parts are the lists that are being read, by the cursor of the page that is to come.
+	parts map[string]*part
 }
+
+// part is the beginning of a list.
+type part struct {
+	acts    map[string]bool
+	changes int // of the list, when it began
+}
+
+// maxParts is how many lists of a server may be read at once. One that is given up half-way
+// leaves a part behind.
+const maxParts = 16
 
 // acting reports whether doing it twice is worse than not knowing.
 func acting(tool *mcp.Tool) bool {
@@ -56,17 +66,24 @@ func (c *catalog) learn(server, cursor string, tools []*mcp.Tool, next string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.of(server)
+	p := l.parts[cursor]
+	delete(l.parts, cursor)
 	if cursor == "" {
-		l.next, l.begun = make(map[string]bool, len(tools)), l.changes
+		p = &part{make(map[string]bool, len(tools)), l.changes}
 	}
-	if l.next == nil { // a page of a list whose beginning was not seen
+	if p == nil { // another has read on, or its beginning was not seen
 		return
 	}
 	for _, tool := range tools {
-		l.next[tool.Name] = acting(tool)
+		p.acts[tool.Name] = acting(tool)
 	}
-	if next == "" {
-		l.acts, l.fresh, l.next = l.next, l.begun == l.changes, nil
+	switch {
+	case next == "":
+		l.acts, l.fresh = p.acts, p.changes == l.changes
+	case l.parts == nil, len(l.parts) >= maxParts:
+		l.parts = map[string]*part{next: p}
+	default:
+		l.parts[next] = p
 	}
 }
 

@@ -68,6 +68,35 @@ func TestTools_ManyPages(t *testing.T) {
 	})
 }
 
+func TestTools_ListsThatAreReadAtOnce(t *testing.T) {
+	server := mcp.NewServer(implementation, &mcp.ServerOptions{PageSize: 1})
+	for i := range 5 {
+		addRaw(server, fmt.Sprintf("t%d", i), readOnly, good)
+	}
+	w := newWorld(t, nil)
+	transport, err := inMemory(t, server)(context.Background())
+	require.NoError(t, err)
+	s, err := w.client().Connect(context.Background(), transport, &mcp.ClientSessionOptions{ProtocolVersion: legacy})
+	require.NoError(t, err)
+	defer s.Close()
+	page := func(cursor string) string {
+		res, err := s.ListTools(context.Background(), &mcp.ListToolsParams{Cursor: cursor})
+		require.NoError(t, err)
+		return res.NextCursor
+	}
+	first := page(page(page(page("")))) // all but the last page
+	second := page("")                  // another begins
+	require.Empty(t, page(first))
+	for second != "" {
+		second = page(second)
+	}
+	for i := range 5 {
+		assert.False(t, w.tools.Policy(fmt.Sprintf("srv/t%d", i), toolhealth.Policy{}).SideEffects)
+		ask(t, s, fmt.Sprintf("t%d", i))
+	}
+	assert.Equal(t, 5, w.registry.Len(), "all of them are known")
+}
+
 func TestTools_PolicyAfterListHasChanged(t *testing.T) {
 	for _, version := range []string{legacy, modern} {
 		t.Run(version, func(t *testing.T) {

@@ -137,7 +137,30 @@ func failures() map[string]failure {
 		"hangs, caller cancels":                         {caller: canceling(context.Canceled), answer: (*exchange).hang},
 		"hangs, caller cancels because of its deadline": {caller: canceling(context.DeadlineExceeded), answer: (*exchange).hang},
 		"hangs, caller cancels because of a sibling":    {caller: canceling(errors.New("a sibling failed")), answer: (*exchange).hang},
+	}
+	maps.Copy(all, broken())
+	maps.Copy(all, late())
+	for _, code := range []int{400, 401, 402, 403, 404, 405, 407, 408, 409, 410, 413, 422, 429, 500, 501, 502, 503, 504, 524, 529} {
+		all[strconv.Itoa(code)] = answering(func(x *exchange) { status(code)(x.w, x.r) })
+		all[fmt.Sprintf("%d with Retry-After: 7", code)] = answering(func(x *exchange) { status(code, "Retry-After", "7")(x.w, x.r) })
+	}
+	for name, data := range rpcs {
+		code, message, _ := strings.Cut(strings.TrimSuffix(name, ", retryAfterSeconds 12"), " ")
+		number, err := strconv.Atoi(code)
+		if err != nil {
+			panic(err)
+		}
+		all[name] = answering(func(x *exchange) { x.rpc(200, x.id, number, message, data) })
+	}
+	for _, name := range []string{"401", "404", "connection refused"} {
+		all[name+again] = all[name]
+	}
+	return all
+}
 
+// late are failures of a stream that has begun, and of a session that has.
+func late() map[string]failure {
+	return map[string]failure{
 		"stream cut":                       answering(func(x *exchange) { x.open(); cut(nil, nil) }),
 		"stream reset":                     answering(func(x *exchange) { x.open(); reset(x.w, x.r) }),
 		"stream stalls, Client.Timeout":    {limit: short, answer: func(x *exchange) { x.open(); x.hang() }},
@@ -162,23 +185,6 @@ func failures() map[string]failure {
 			x.rpc(400, "null", -32000, "Bad Request: No valid session ID provided", "")
 		}),
 	}
-	maps.Copy(all, broken())
-	for _, code := range []int{400, 401, 402, 403, 404, 405, 407, 408, 409, 410, 413, 422, 429, 500, 501, 502, 503, 504, 524, 529} {
-		all[strconv.Itoa(code)] = answering(func(x *exchange) { status(code)(x.w, x.r) })
-		all[fmt.Sprintf("%d with Retry-After: 7", code)] = answering(func(x *exchange) { status(code, "Retry-After", "7")(x.w, x.r) })
-	}
-	for name, data := range rpcs {
-		code, message, _ := strings.Cut(strings.TrimSuffix(name, ", retryAfterSeconds 12"), " ")
-		number, err := strconv.Atoi(code)
-		if err != nil {
-			panic(err)
-		}
-		all[name] = answering(func(x *exchange) { x.rpc(200, x.id, number, message, data) })
-	}
-	for _, name := range []string{"401", "404", "connection refused"} {
-		all[name+again] = all[name]
-	}
-	return all
 }
 
 // again ends the names of rows of which a second call counts.

@@ -19,6 +19,9 @@ import (
 // short is the time limit of calls that are to exceed it.
 const short = 150 * time.Millisecond
 
+// patience is the limit of an http.Client, which has to do for the making of a session.
+func patience() time.Duration { return slow(500 * time.Millisecond) }
+
 // failure is one way in which a tool call over HTTP fails.
 type failure struct {
 	answer func(*exchange)                                                          // what the server does; nil: it is not reached
@@ -126,13 +129,13 @@ func failures() map[string]failure {
 		"200 with half a JSON":             answering(func(x *exchange) { x.say(200, "application/json", x.half()) }),
 		"200, body cut":                    answering(func(x *exchange) { x.long(func() { cut(nil, nil) }) }),
 		"200, body reset":                  answering(func(x *exchange) { x.long(func() { reset(x.w, x.r) }) }),
-		"200, body stalls, Client.Timeout": {limit: short, answer: func(x *exchange) { x.long(x.hang) }},
+		"200, body stalls, Client.Timeout": {limit: patience(), answer: func(x *exchange) { x.long(x.hang) }},
 
 		"connection dropped":                            answering(func(*exchange) { cut(nil, nil) }),
 		"connection reset":                              answering(func(x *exchange) { reset(x.w, x.r) }),
 		"answer is not HTTP":                            answering(notHTTP),
 		"redirects without end":                         answering(func(x *exchange) { x.w.Header().Set("Location", x.r.URL.Path); x.say(307, "text/plain", "") }),
-		"hangs, Client.Timeout":                         {limit: short, answer: (*exchange).hang},
+		"hangs, Client.Timeout":                         {limit: patience(), answer: (*exchange).hang},
 		"hangs, caller's deadline":                      {caller: deadline, answer: (*exchange).hang},
 		"hangs, caller cancels":                         {caller: canceling(context.Canceled), answer: (*exchange).hang},
 		"hangs, caller cancels because of its deadline": {caller: canceling(context.DeadlineExceeded), answer: (*exchange).hang},
@@ -163,7 +166,7 @@ func late() map[string]failure {
 	return map[string]failure{
 		"stream cut":                       answering(func(x *exchange) { x.open(); cut(nil, nil) }),
 		"stream reset":                     answering(func(x *exchange) { x.open(); reset(x.w, x.r) }),
-		"stream stalls, Client.Timeout":    {limit: short, answer: func(x *exchange) { x.open(); x.hang() }},
+		"stream stalls, Client.Timeout":    {limit: patience(), answer: func(x *exchange) { x.open(); x.hang() }},
 		"stream stalls, caller's deadline": {caller: deadline, answer: func(x *exchange) { x.open(); x.hang() }},
 		"stream stalls, caller cancels":    {caller: canceling(context.Canceled), answer: func(x *exchange) { x.open(); x.hang() }},
 		"event with nonsense":              answering(func(x *exchange) { x.open(); x.event("oops") }),

@@ -176,7 +176,7 @@ func playHTTP(t *testing.T, w *world, r row, f failure) (c caller, arm func()) {
 		}
 	}))
 	way := &switching{sound: newBase(t), url: url}
-	client := &http.Client{Transport: mcphealth.Transport(way)}
+	client := &http.Client{Transport: mcphealth.Transport(way), Timeout: f.limit}
 	s := w.openVersion(version, w.client(), func(context.Context) (mcp.Transport, error) {
 		return &mcp.StreamableClientTransport{Endpoint: url, MaxRetries: -1, DisableStandaloneSSE: true, HTTPClient: client}, nil
 	})
@@ -187,7 +187,6 @@ func playHTTP(t *testing.T, w *world, r row, f failure) (c caller, arm func()) {
 			next = f.way(t, next.(*http.Transport), strings.TrimPrefix(url, "http://"))
 		}
 		way.broken.Store(&next)
-		client.Timeout = f.limit
 	}
 }
 

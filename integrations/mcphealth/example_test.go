@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -64,4 +65,30 @@ func ExampleSession() {
 	// tool failed: unknown error
 	// tool temporarily unavailable: circuit breaker open; retry after 30s
 	// noon
+}
+
+// ExampleTools_Open is a host of a server that is a child process.
+func ExampleTools_Open() {
+	session, err := openFiles(&mcp.Implementation{Name: "host", Version: "1"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer session.Close()
+}
+
+func openFiles(host *mcp.Implementation) (*mcphealth.Session, error) {
+	tools := &mcphealth.Tools{}
+	guard, err := toolhealth.New(tools.Settings(toolhealth.Settings{}))
+	if err != nil {
+		return nil, err
+	}
+	tools.Guard = guard
+	return tools.Open(mcphealth.Server{
+		Name:   "files",
+		Client: tools.NewClient(host, nil), // as mcp.NewClient
+		Transport: func(context.Context) (mcp.Transport, error) {
+			return &mcp.CommandTransport{Command: exec.Command("files-server")}, nil
+		},
+	})
 }

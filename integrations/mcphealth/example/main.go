@@ -56,6 +56,30 @@ func serve(license string) error {
 	return server.Run(context.Background(), &mcp.StdioTransport{})
 }
 
+// open opens a session with a server that is a child process.
+func open(tools *mcphealth.Tools, license string) (*mcphealth.Session, error) {
+	group := toolhealth.DefaultBreakerConfig()
+	group.RecoveryDuration = 2 * time.Second // so that the example is short
+	guard, err := toolhealth.New(tools.Settings(toolhealth.Settings{GroupBreaker: group, Policy: toolhealth.Policy{MaxAttempts: 1}}))
+	if err != nil {
+		return nil, err
+	}
+	tools.Guard = guard
+	return tools.Open(mcphealth.Server{
+		Name:   "files",
+		Client: tools.NewClient(implementation, nil),
+		Transport: func(context.Context) (mcp.Transport, error) {
+			self, err := os.Executable()
+			if err != nil {
+				return nil, err
+			}
+			cmd := exec.Command(self)
+			cmd.Env = append(os.Environ(), serving+"="+license)
+			return &mcp.CommandTransport{Command: cmd}, nil
+		},
+	})
+}
+
 // run is the host.
 func run(ctx context.Context, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "mcphealth")
@@ -69,26 +93,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	}
 
 	tools := &mcphealth.Tools{}
-	group := toolhealth.DefaultBreakerConfig()
-	group.RecoveryDuration = 2 * time.Second // so that the example is short
-	guard, err := toolhealth.New(tools.Settings(toolhealth.Settings{GroupBreaker: group, Policy: toolhealth.Policy{MaxAttempts: 1}}))
-	if err != nil {
-		return err
-	}
-	tools.Guard = guard
-	session, err := tools.Open(mcphealth.Server{
-		Name:   "files",
-		Client: tools.NewClient(implementation, nil),
-		Transport: func(context.Context) (mcp.Transport, error) {
-			self, err := os.Executable()
-			if err != nil {
-				return nil, err
-			}
-			cmd := exec.Command(self)
-			cmd.Env = append(os.Environ(), serving+"="+license)
-			return &mcp.CommandTransport{Command: cmd}, nil
-		},
-	})
+	session, err := open(tools, license)
 	if err != nil {
 		return err
 	}

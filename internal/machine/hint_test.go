@@ -271,3 +271,33 @@ func TestStep_AnswerHasStatedWaitThatBindsOthers(t *testing.T) {
 	_, a = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Throttled, RetryAfter: 20 * stepSecond}, stepNow*stepSecond)
 	assert.Zero(t, a.Stated)
 }
+
+func TestHint_ValidAndWhatMakesEntry(t *testing.T) {
+	for hint, makes := range map[Hint]bool{HintSuspect: false, HintDown: true, HintDefer: false, HintThrottled: true, HintRecovered: false} {
+		assert.True(t, hint.Valid())
+		assert.Equal(t, makes, hint.MakesEntry(), "%d", hint)
+	}
+	assert.False(t, (HintRecovered + 1).Valid())
+	assert.False(t, (HintRecovered + 1).MakesEntry())
+}
+
+func TestStep_ShortestSuspicion(t *testing.T) {
+	p := NewParams(Config{FailureThreshold: 3, MaxHintDuration: 50})
+	next, _ := Step(p.Initial, &Event{Op: OpHint, Hint: HintSuspect, RetryAfter: 1}, 1000)
+	assert.True(t, next.Suspected(1000))
+	assert.False(t, next.Suspected(1001))
+	next, _ = Step(p.Initial, &Event{Op: OpHint, Hint: HintSuspect}, 1000)
+	assert.Same(t, p.Initial, next)
+}
+
+func TestSnapshot_ProbeIsOut(t *testing.T) {
+	p := NewParams(Config{FailureThreshold: 1, RecoveryDuration: 10, ProbeTimeout: 5, MaxStatedWait: 100})
+	throttled, _ := Step(p.Initial, &Event{Op: OpSettle, ByName: true, Outcome: Throttled, RetryAfter: 50}, 0)
+	assert.False(t, throttled.ProbeIsOut(1))
+	open, _ := Step(p.Initial, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, 0)
+	assert.False(t, open.ProbeIsOut(1))
+	probed, a := Step(open, &Event{Op: OpAdmit}, 10)
+	assert.True(t, a.Probe)
+	assert.True(t, probed.ProbeIsOut(14))
+	assert.False(t, probed.ProbeIsOut(15), "its lease has run out")
+}

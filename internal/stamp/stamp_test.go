@@ -19,6 +19,9 @@ func TestStamp_KeepsEpochsAndFlagsApart(t *testing.T) {
 					if got := s.Settled(); got != settled {
 						t.Errorf("%v: settled %v, want %v", want, got, settled)
 					}
+					if got := s.Probe(); got != (flags != 0) {
+						t.Errorf("%v: probe %v", want, got)
+					}
 					got := [2]Ticket{s.Tool(), s.Group()}
 					got[0].Epoch, got[1].Epoch = got[0].ToolEpoch(tool), got[1].GroupEpoch(group)
 					if got != want {

@@ -741,3 +741,42 @@ func TestStep_WhatTeachesNothingChangesNothing(t *testing.T) {
 	next, _ = Step(open, &Event{Op: OpSettle, Epoch: 6, Outcome: Failure, Kind: Timeout}, stepNow*stepSecond)
 	assert.Same(t, open, next, "the cooldown is as long as it may be")
 }
+
+// Failures in row that are Once count once for each source; any other failure counts, and
+// parts two rows.
+func TestStep_OnceCountsRowsOfOneSource(t *testing.T) {
+	type failure struct {
+		source uint64
+		once   bool
+	}
+	a, b, plain := failure{1, true}, failure{2, true}, failure{1, false}
+	for _, c := range []struct {
+		failures []failure
+		want     int32
+	}{
+		{[]failure{a, a, a}, 1},
+		{[]failure{a, b, a}, 3},
+		{[]failure{a, a, b, b}, 2},
+		{[]failure{plain, plain}, 2},
+		{[]failure{plain, a}, 2},
+		{[]failure{a, plain, a}, 3},
+		{[]failure{{0, true}, {0, true}}, 2}, // of no tool
+	} {
+		s := NewParams(Config{FailureThreshold: 9}).Initial
+		for i, f := range c.failures {
+			s, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Failure, Source: f.source, Once: f.once}, int64(i))
+		}
+		assert.Equal(t, c.want, s.Streak, "%v", c.failures)
+	}
+	s := NewParams(Config{FailureThreshold: 9}).Initial
+	timeout := &Event{Op: OpSettle, ByName: true, Outcome: Failure, Source: 1, Once: true}
+	s, _ = Step(s, timeout, 0)
+	s, _ = Step(s, &Event{Op: OpSettle, ByName: true, Outcome: Success}, 1)
+	s, _ = Step(s, timeout, 2)
+	assert.EqualValues(t, 1, s.Streak, "a success ends the row")
+	counted, _ := Step(s, timeout, 3)
+	assert.Same(t, s, counted, "what counts already changes nothing")
+	first, _ := Step(NewParams(Config{FailureThreshold: 9}).Initial, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, 0)
+	second, _ := Step(first, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, 1)
+	assert.Same(t, first.past, second.past, "snapshots share what a failure does not change")
+}

@@ -301,3 +301,14 @@ func TestSnapshot_ProbeIsOut(t *testing.T) {
 	assert.True(t, probed.ProbeIsOut(14))
 	assert.False(t, probed.ProbeIsOut(15), "its lease has run out")
 }
+
+func TestStep_SuccessStatesNoWait(t *testing.T) {
+	p := NewParams(Config{FailureThreshold: 1, RecoveryDuration: 10, ProbeTimeout: 5, MaxStatedWait: 100})
+	open, _ := Step(p.Initial, &Event{Op: OpSettle, ByName: true, Outcome: Failure}, 0)
+	probed, a := Step(open, &Event{Op: OpAdmit}, 10)
+	closed, a := Step(probed, &Event{Op: OpSettle, Probe: true, Epoch: a.Epoch, Outcome: Success, RetryAfter: 50}, 11)
+	assert.Equal(t, Closed, closed.State)
+	assert.Zero(t, a.Stated)
+	_, a = Step(p.Initial, &Event{Op: OpSettle, ByName: true, Outcome: Throttled, RetryAfter: 1}, 0)
+	assert.EqualValues(t, 1, a.Stated, "the shortest wait")
+}

@@ -1,7 +1,6 @@
 package einohealth
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
@@ -68,16 +67,18 @@ func mark(err error) error {
 // end says how a call that failed ends for eino: with a text for the model, or with the
 // error that ends or interrupts the run.
 func (m *middleware) end(ctx context.Context, err error) (text string, hard error) {
+	if s, ok := errors.AsType[*signal](err); ok {
+		return "", s.error
+	}
+	if gone := ctx.Err(); gone == context.Canceled {
+		return "", gone
+	}
 	failed, ok := err.(*toolhealth.ToolError)
 	if !ok { // to the guard it is none
 		return "", err
 	}
-	if s, ok := errors.AsType[*signal](failed.Cause()); ok {
-		return "", s.error
-	}
-	text, ok = toolhealth.ModelText(failed)
-	if gone := ctx.Err(); !ok || gone == context.Canceled {
-		return "", cmp.Or(gone, err)
+	if text, ok = toolhealth.ModelText(failed); !ok {
+		return "", err
 	}
 	return m.say(failed, text), nil
 }

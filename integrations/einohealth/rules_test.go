@@ -136,7 +136,6 @@ func TestRules_KnowErrorsOfRuntime(t *testing.T) {
 	for _, err := range []error{
 		//lint:ignore SA1019 tools in use return it
 		compose.InterruptAndRerun,
-		//lint:ignore SA1019 tools in use return it
 		compose.NewInterruptAndRerunErr("why"),
 		tool.Interrupt(t.Context(), "why"),
 		tool.StatefulInterrupt(t.Context(), "why", "state"),

@@ -30,11 +30,10 @@ func stream[Chunk any](m *middleware, next endpoint[*schema.StreamReader[Chunk]]
 		return o, err
 	}
 	return func(ctx context.Context, in *compose.ToolInput) (*schema.StreamReader[Chunk], error) {
-		tool := m.name(in)
-		o, flight, err := toolhealth.Wrap(m.guard, tool, open).Begin(ctx, in)
+		o, flight, err := toolhealth.Wrap(m.guard, m.name(in), open).Begin(ctx, in)
 		if err == nil {
 			reader, writer := schema.Pipe[Chunk](1)
-			r := &relay[Chunk]{m: m, tool: tool, say: say, flight: flight, caller: ctx, opened: o, to: writer}
+			r := &relay[Chunk]{m: m, say: say, flight: flight, caller: ctx, opened: o, to: writer}
 			go r.run()
 			return reader, nil
 		}
@@ -49,7 +48,6 @@ func stream[Chunk any](m *middleware, next endpoint[*schema.StreamReader[Chunk]]
 // relay hands the chunks of a tool's stream on, and ends its Flight.
 type relay[Chunk any] struct {
 	m      *middleware
-	tool   string
 	say    func(text string) Chunk
 	flight *toolhealth.Flight
 	caller context.Context
@@ -157,13 +155,7 @@ func (r *relay[Chunk]) pass(i item[Chunk]) (last bool) {
 // fail ends the Flight, and the reader's stream with the safe text or with the error that
 // ends the run.
 func (r *relay[Chunk]) fail(err error) {
-	err = mark(err)
-	failed := r.failure(err)
-	r.flight.Done(err)
-	text, hard := r.m.end(r.caller, failed)
-	if failed.Verdict.Outcome == toolhealth.OutcomeSuccess { // to the guard it is none
-		hard = err
-	}
+	text, hard := r.m.end(r.caller, r.outcome(mark(err)))
 	if hard != nil {
 		var none Chunk
 		r.to.Send(none, hard)
@@ -175,28 +167,18 @@ func (r *relay[Chunk]) fail(err error) {
 	r.to.Send(r.say(text), nil)
 }
 
-// failure returns the error of the stream as that of a guarded call, which it was until it
-// was open.
-func (r *relay[Chunk]) failure(err error) *toolhealth.ToolError {
-	if _, ok := err.(*signal); !ok && r.ctx.Err() == context.DeadlineExceeded {
-		err = context.DeadlineExceeded // whatever the tool says of its ctx
+// outcome ends the Flight, and returns what a call would return.
+func (r *relay[Chunk]) outcome(err error) error {
+	over := r.ctx.Err() // Done ends the ctx
+	if failed := r.flight.Done(err); failed != nil {
+		return failed
 	}
-	v := r.m.judge(context.WithoutCancel(r.ctx), err)
-	return &toolhealth.ToolError{
-		Tool: r.tool, Reason: toolhealth.StopNonRetryable, Verdict: v, Attempts: 1, RetryAfter: v.RetryAfter,
-		Candidates: []toolhealth.Candidate{{
-			Tool: r.tool, Reason: toolhealth.StopNonRetryable, Verdict: v, RetryAfter: v.RetryAfter, Err: err,
-		}},
+	if over == nil {
+		return err // to the guard it is none
 	}
-}
-
-// judge classifies an error as the guard does. The ctx has the notes of the attempt.
-func (m *middleware) judge(ctx context.Context, err error) (v toolhealth.Verdict) {
-	classify := toolhealth.Classify
-	if gate := m.guard.Gate(); gate != nil && gate.Classify != nil {
-		classify = gate.Classify
+	v := toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, Kind: toolhealth.KindCanceled}
+	return &toolhealth.ToolError{ // the Flight has settled by itself
+		Tool: r.flight.Tool(), Reason: toolhealth.StopCanceled, Verdict: v, Attempts: 1, Canceled: over,
+		Candidates: []toolhealth.Candidate{{Tool: r.flight.Tool(), Reason: toolhealth.StopCanceled, Verdict: v, Err: err}},
 	}
-	v = toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindUnknown}
-	defer func() { _ = recover() }() // then v is a failure of which nothing is known
-	return classify(ctx, err)
 }

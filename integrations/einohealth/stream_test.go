@@ -43,14 +43,12 @@ func TestStream_CutIsFailureWithSafeText(t *testing.T) {
 		for kind, tl := range enhanced(says(0, errCut, "one ", "two ", "three ")) {
 			t.Run(kind+" by "+how, func(t *testing.T) {
 				guard := newGuard(t)
-				for range 3 {
+				said := "one two three \n"
+				for _, want := range []string{said + unreachable, said + unreachable, said + refusal, refusal} { // the third cut opens it
 					answer, err := run(t.Context(), newAgent(t, guard, calls("t", 1), tl), how)
 					require.NoError(t, err)
-					assert.Equal(t, "I read: one two three \n"+unreachable, answer.Content)
+					assert.Equal(t, "I read: "+want, answer.Content)
 				}
-				answer, err := run(t.Context(), newAgent(t, guard, calls("t", 1), tl), how)
-				require.NoError(t, err)
-				assert.Equal(t, "I read: "+refusal, answer.Content)
 				h := health(t, guard, "t")
 				assert.Equal(t, toolhealth.StateOpen, h.State)
 				assert.EqualValues(t, 3, h.ByKind[toolhealth.KindConnection])
@@ -60,6 +58,57 @@ func TestStream_CutIsFailureWithSafeText(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A tool that acts may have acted before its stream was cut, or went silent.
+func TestStream_CutOfToolThatActsIsOutcomeUnknown(t *testing.T) {
+	silent := func(ctx context.Context, _ string) (*schema.StreamReader[string], error) {
+		r, w := schema.Pipe[string](1)
+		w.Send("one ", nil)
+		go func() { <-ctx.Done(); w.Close() }()
+		return r, nil
+	}
+	for name, run := range map[string]func(context.Context, string) (*schema.StreamReader[string], error){"cut": says(0, errCut, "one "), "silent": silent} {
+		for kind, tl := range enhanced(run) {
+			for _, how := range []string{"Invoke", "Stream"} {
+				t.Run(name+" "+kind+" by "+how, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						guard := newGuard(t, func(s *toolhealth.Settings) { s.Policy.SideEffects = true })
+						text, err := ask(t.Context(), newNode(t, guard, tl), how)
+						assert.Equal(t, settled(how), err)
+						assert.Equal(t, "one \ntool outcome unknown: the action may have been carried out, check before repeating it", text)
+						assert.EqualValues(t, 1, health(t, guard, "t").Failures)
+					})
+				})
+			}
+		}
+	}
+}
+
+// The attempts that opened no stream are in the text, and what Text is asked has all that
+// the error of a call has.
+func TestStream_CutReadsWhatCallReads(t *testing.T) {
+	var asked *toolhealth.ToolError
+	guard := newGuard(t, func(s *toolhealth.Settings) {
+		s.Policy = toolhealth.Policy{MaxAttempts: 3, BackoffBase: toolhealth.Off}
+	})
+	opened := 0
+	tl := streamable{"t", func(ctx context.Context, _ string) (*schema.StreamReader[string], error) {
+		if opened++; opened == 1 {
+			return nil, errCut
+		}
+		return says(0, errCut, "one ")(ctx, "")
+	}}
+	text, err := ask(t.Context(), newNode(t, guard, tl, einohealth.Text(func(err error) string {
+		asked = err.(*toolhealth.ToolError)
+		return err.Error()
+	})), "Stream")
+	assert.Equal(t, io.EOF, err)
+	assert.Equal(t, "one \ntool failed after 2 attempts: the tool cannot be reached", text)
+	assert.Equal(t, 2, opened, "a stream that was open is not opened again")
+	require.NotNil(t, asked)
+	assert.Equal(t, toolhealth.StopRetryExhausted, asked.Reason)
+	assert.ErrorIs(t, asked, io.ErrUnexpectedEOF)
 }
 
 func TestStream_LongProbeClosesBreaker(t *testing.T) {
@@ -194,6 +243,40 @@ func TestStream_SlowReaderIsNoSilence(t *testing.T) {
 		}
 		assert.Equal(t, "1234567", text)
 		assert.EqualValues(t, 1, health(t, guard, "t").Successes)
+	})
+}
+
+// A reader that stays away for longer than Timeout: the Flight has settled without a verdict on
+// the tool, and the reader learns that time was up.
+func TestStream_ReaderThatStaysAwayReadsOutOfTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		guard := newGuard(t, withTimeout(5*time.Second))
+		tl := streamable{"t", func(context.Context, string) (*schema.StreamReader[string], error) {
+			r, w := schema.Pipe[string](0)
+			go func() {
+				for !w.Send("x", nil) {
+				}
+				w.Close()
+			}()
+			return r, nil
+		}}
+		chunks, _ := opens(t, t.Context(), guard, tl, 0)
+		time.Sleep(6 * time.Second)
+		h := health(t, guard, "t")
+		assert.EqualValues(t, 1, h.NeutralByKind[toolhealth.KindCanceled])
+		assert.Zero(t, h.InFlight)
+		text := ""
+		for {
+			out, err := chunks.Recv()
+			if err != nil {
+				assert.Equal(t, io.EOF, err)
+				break
+			}
+			text += textOf(out[0])
+		}
+		assert.Equal(t, "\ntool call out of time", strings.TrimLeft(text, "x"))
+		h = health(t, guard, "t")
+		assert.Zero(t, h.Failures+h.Successes)
 	})
 }
 

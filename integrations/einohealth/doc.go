@@ -8,7 +8,7 @@
 // A canceled caller and an interrupt still end it, with the errors that eino expects.
 //
 // A stream is judged where it ends, not where it is opened: one that is cut counts as a
-// failure, what it has said stays said, and the safe text follows.
+// failure, what it has said stays said, and the text that a call would read follows.
 //
 // The package does not guard models, and it does not see the tool names that a model
 // invents: eino sends those to UnknownToolsHandler. It has no global state, and nothing

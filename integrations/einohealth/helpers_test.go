@@ -251,3 +251,51 @@ func ask(ctx context.Context, node *compose.ToolsNode, how string) (text string,
 		text += textOf(out[0])
 	}
 }
+
+// direct returns the endpoints of the middleware, without eino around them, for a tool that
+// fails: when it is called, or in its stream.
+func direct(m compose.ToolMiddleware, run func(context.Context) error) map[string]func(context.Context) error {
+	in := &compose.ToolInput{Name: "t", Arguments: "{}"}
+	cut := func(ctx context.Context) *schema.StreamReader[string] {
+		r, w := schema.Pipe[string](1)
+		go func() { w.Send("", run(ctx)); w.Close() }()
+		return r
+	}
+	return map[string]func(context.Context) error{
+		"invokable": func(ctx context.Context) error {
+			_, err := m.Invokable(func(ctx context.Context, _ *compose.ToolInput) (*compose.ToolOutput, error) {
+				return nil, run(ctx)
+			})(ctx, in)
+			return err
+		},
+		"enhanced invokable": func(ctx context.Context) error {
+			_, err := m.EnhancedInvokable(func(ctx context.Context, _ *compose.ToolInput) (*compose.EnhancedInvokableToolOutput, error) {
+				return nil, run(ctx)
+			})(ctx, in)
+			return err
+		},
+		"streamable": func(ctx context.Context) error {
+			_, err := m.Streamable(func(ctx context.Context, _ *compose.ToolInput) (*compose.StreamToolOutput, error) {
+				return nil, run(ctx)
+			})(ctx, in)
+			return err
+		},
+		"enhanced streamable": func(ctx context.Context) error {
+			_, err := m.EnhancedStreamable(func(ctx context.Context, _ *compose.ToolInput) (*compose.EnhancedStreamableToolOutput, error) {
+				return nil, run(ctx)
+			})(ctx, in)
+			return err
+		},
+		"stream": func(ctx context.Context) error {
+			out, err := m.Streamable(func(ctx context.Context, _ *compose.ToolInput) (*compose.StreamToolOutput, error) {
+				return &compose.StreamToolOutput{Result: cut(ctx)}, nil
+			})(ctx, in)
+			if err != nil {
+				return err
+			}
+			defer out.Result.Close()
+			_, err = out.Result.Recv()
+			return err
+		},
+	}
+}

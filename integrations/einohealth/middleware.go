@@ -63,7 +63,8 @@ func Aliases(config map[string]compose.ToolAliasConfig) Option {
 // of it with the next chunk, by its ctx and by Send. A stream that goes silent for longer
 // than the policy's Timeout, or is longer than its MaxDuration, is cut off as a time-out,
 // also if the tool does not heed its ctx; then one goroutine stays until the tool's stream
-// ends. Nothing is repeated once the stream is open. A panic of the stream is a failure.
+// ends. A reader that stays away for so long gets no more of the stream, either: that is
+// neutral. Nothing is repeated once the stream is open. A panic of the stream is a failure.
 //
 // # Substitutes
 //

@@ -114,6 +114,18 @@ func TestMiddleware_CanceledCallerEndsRun(t *testing.T) {
 	})
 }
 
+// What the tool says to a caller that is gone ends the run, too, also if a model could act on it.
+func TestMiddleware_CanceledCallerGetsErrorOfContext(t *testing.T) {
+	for _, last := range []error{toolhealth.BadRequest(errors.New("no such city")), errCut} {
+		var stop context.CancelFunc
+		for name, call := range direct(einohealth.Middleware(newGuard(t)), func(context.Context) error { stop(); return last }) {
+			ctx, cancel := context.WithCancel(t.Context())
+			stop = cancel
+			assert.True(t, call(ctx) == context.Canceled, name)
+		}
+	}
+}
+
 func TestMiddleware_CallerThatIsGoneBeforeEndsRun(t *testing.T) {
 	each(t, func(context.Context) (string, error) { return "", errCut }, func(t *testing.T, tl tool.BaseTool, how string) {
 		guard := newGuard(t)
@@ -185,6 +197,9 @@ func TestMiddleware_ErrorThatIsSuccessIsAsItIs(t *testing.T) {
 		_, err := ask(t.Context(), newNode(t, guard, tl), how)
 		assert.ErrorIs(t, err, own)
 		assert.EqualValues(t, 1, health(t, guard, "t").Successes)
+		for name, call := range direct(einohealth.Middleware(guard), func(context.Context) error { return own }) {
+			assert.True(t, call(t.Context()) == own, name)
+		}
 	})
 }
 
@@ -278,4 +293,24 @@ func TestAliases_CountForTool(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, guard.Registry().Len())
 	assert.Equal(t, toolhealth.StateOpen, health(t, guard, "search").State)
+}
+
+// The model calls two tools by aliases, of which each Aliases has one.
+func TestAliases_AddUpForAllKinds(t *testing.T) {
+	guard := newGuard(t)
+	find := map[string]compose.ToolAliasConfig{"t": {NameAliases: []string{"find"}}}
+	finds, looksUp := einohealth.Aliases(find), einohealth.Aliases(map[string]compose.ToolAliasConfig{"u": {NameAliases: []string{"look_up"}}})
+	find["t"].NameAliases[0] = "changed"
+	m := einohealth.Middleware(guard, finds, looksUp)
+	for _, alias := range []string{"find", "look_up"} {
+		in := &compose.ToolInput{Name: alias}
+		_, err := m.Invokable(func(context.Context, *compose.ToolInput) (*compose.ToolOutput, error) { return nil, errCut })(t.Context(), in)
+		require.NoError(t, err)
+		out, err := m.Streamable(func(context.Context, *compose.ToolInput) (*compose.StreamToolOutput, error) { return nil, errCut })(t.Context(), in)
+		require.NoError(t, err)
+		out.Result.Close()
+	}
+	assert.Equal(t, 2, guard.Registry().Len())
+	assert.EqualValues(t, 2, health(t, guard, "t").Failures)
+	assert.EqualValues(t, 2, health(t, guard, "u").Failures)
 }

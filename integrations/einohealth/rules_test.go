@@ -164,3 +164,30 @@ func TestMiddleware_InterruptOfInnerGraphEndsRun(t *testing.T) {
 	assert.True(t, ok, err)
 	assert.EqualValues(t, 1, health(t, guard, "t").NeutralByKind[toolhealth.KindDenied])
 }
+
+// eino gets the very error of the tool, and the guard's Classify sees into it.
+func TestMiddleware_SignalIsAsToolReturnedIt(t *testing.T) {
+	for _, own := range []error{
+		tool.Interrupt(t.Context(), "why"),
+		fmt.Errorf("agent: %w", tool.Interrupt(t.Context(), "why")),
+		adk.ErrStreamCanceled,
+		&adk.CancelError{},
+	} {
+		heard := 0
+		guard := newGuard(t, func(s *toolhealth.Settings) {
+			s.Classify = func(ctx context.Context, err error) toolhealth.Verdict {
+				if errors.Is(err, own) {
+					heard++
+				}
+				return toolhealth.Classify(ctx, err)
+			}
+		})
+		for name, call := range direct(einohealth.Middleware(guard), func(context.Context) error { return own }) {
+			assert.True(t, call(t.Context()) == own, "%s: %T", name, own)
+		}
+		assert.Equal(t, 5, heard)
+		h := health(t, guard, "t")
+		assert.EqualValues(t, 5, h.Neutral)
+		assert.Zero(t, h.Failures+h.Successes)
+	}
+}

@@ -3,6 +3,7 @@ package einohealth_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"strings"
@@ -20,9 +21,9 @@ import (
 )
 
 // opens reads the stream of one call of "t" as far as n messages, and does not close it.
-func opens(t *testing.T, ctx context.Context, guard *toolhealth.Guard, tl tool.BaseTool, n int) (*schema.StreamReader[[]*schema.Message], string) {
+func opens(t *testing.T, ctx context.Context, guard *toolhealth.Guard, tl tool.BaseTool, n int, opts ...einohealth.Option) (*schema.StreamReader[[]*schema.Message], string) {
 	t.Helper()
-	chunks, err := newNode(t, guard, tl).Stream(ctx, schema.AssistantMessage("", turn("t")))
+	chunks, err := newNode(t, guard, tl, opts...).Stream(ctx, schema.AssistantMessage("", turn("t")))
 	require.NoError(t, err)
 	text := ""
 	for range n {
@@ -246,6 +247,39 @@ func TestStream_SlowReaderIsNoSilence(t *testing.T) {
 	})
 }
 
+// The tool and its reader take turns at being slow: neither is silent for longer than Timeout, but
+// both are together.
+func TestStream_SlowToolAndSlowReaderAreNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		guard := newGuard(t, withTimeout(5*time.Second))
+		tl := streamable{"t", func(context.Context, string) (*schema.StreamReader[string], error) {
+			r, w := schema.Pipe[string](0)
+			go func() {
+				defer w.Close()
+				w.Send("1", nil)
+				time.Sleep(4 * time.Second)
+				w.Send("2", nil) // the reader takes it at 8s
+				time.Sleep(7 * time.Second)
+				w.Send("3", nil)
+			}()
+			return r, nil
+		}}
+		chunks, _ := opens(t, t.Context(), guard, tl, 0)
+		time.Sleep(8 * time.Second)
+		text := ""
+		for {
+			out, err := chunks.Recv()
+			if err != nil {
+				require.Equal(t, io.EOF, err)
+				break
+			}
+			text += textOf(out[0])
+		}
+		assert.Equal(t, "123", text)
+		assert.EqualValues(t, 1, health(t, guard, "t").Successes)
+	})
+}
+
 // A reader that stays away for longer than Timeout: the Flight has settled without a verdict on
 // the tool, and the reader learns that time was up.
 func TestStream_ReaderThatStaysAwayReadsOutOfTime(t *testing.T) {
@@ -260,7 +294,11 @@ func TestStream_ReaderThatStaysAwayReadsOutOfTime(t *testing.T) {
 			}()
 			return r, nil
 		}}
-		chunks, _ := opens(t, t.Context(), guard, tl, 0)
+		asked := ""
+		chunks, _ := opens(t, t.Context(), guard, tl, 0, einohealth.Text(func(err error) string {
+			asked = err.(*toolhealth.ToolError).Details()
+			return err.Error()
+		}))
 		time.Sleep(6 * time.Second)
 		h := health(t, guard, "t")
 		assert.EqualValues(t, 1, h.NeutralByKind[toolhealth.KindCanceled])
@@ -275,6 +313,7 @@ func TestStream_ReaderThatStaysAwayReadsOutOfTime(t *testing.T) {
 			text += textOf(out[0])
 		}
 		assert.Equal(t, "\ntool call out of time", strings.TrimLeft(text, "x"))
+		assert.Equal(t, `"t": tool_canceled, kind canceled, 1 attempts; "t": tool_canceled: "context deadline exceeded"`, asked)
 		h = health(t, guard, "t")
 		assert.Zero(t, h.Failures+h.Successes)
 	})
@@ -316,6 +355,25 @@ func TestStream_CanceledReaderIsNeutral(t *testing.T) {
 	})
 }
 
+// The reader leaves at the same moment, while the next chunk waits for it.
+func TestStream_CanceledReaderIsNeutralAlsoAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		guard := newGuard(t)
+		for range 100 {
+			ctx, cancel := context.WithCancel(t.Context())
+			chunks, _ := opens(t, ctx, guard, streamable{"t", says(0, nil, "1", "2", "3", "4", "5")}, 1)
+			synctest.Wait()
+			cancel()
+			chunks.Close()
+			synctest.Wait()
+		}
+		h := health(t, guard, "t")
+		assert.EqualValues(t, 100, h.Neutral)
+		assert.Zero(t, h.Successes)
+		assert.Zero(t, h.InFlight)
+	})
+}
+
 // The functions that convert chunks run on a goroutine of the middleware's.
 func TestStream_PanicIsFailure(t *testing.T) {
 	converting := func(convert func(string) (string, error)) tool.BaseTool {
@@ -324,21 +382,26 @@ func TestStream_PanicIsFailure(t *testing.T) {
 		}}
 	}
 	for name, c := range map[string]struct {
-		tl   tool.BaseTool
-		text string
-		kind toolhealth.Kind
+		tl    tool.BaseTool
+		value string
 	}{
-		"panic":  {converting(func(string) (string, error) { panic("ouch") }), "tool failed: the tool crashed", toolhealth.KindPanic},
-		"goexit": {converting(func(string) (string, error) { runtime.Goexit(); return "", nil }), "tool failed: the tool crashed", toolhealth.KindPanic},
+		"panic": {converting(func(string) (string, error) { panic("ouch") }), "ouch"},
+		"goexit": {converting(func(string) (string, error) { runtime.Goexit(); return "", nil }),
+			"the tool's stream has ended its goroutine"},
 		"no stream": {streamable{"t", func(context.Context, string) (*schema.StreamReader[string], error) { return nil, nil }},
-			"tool failed: the tool crashed", toolhealth.KindPanic},
+			"runtime error: invalid memory address or nil pointer dereference"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			guard := newGuard(t)
-			text, err := ask(t.Context(), newNode(t, guard, c.tl), "Stream")
+			var asked error
+			node := newNode(t, guard, c.tl, einohealth.Text(func(err error) string { asked = err; return err.Error() }))
+			text, err := ask(t.Context(), node, "Stream")
 			assert.Equal(t, io.EOF, err)
-			assert.Equal(t, c.text, text)
-			assert.EqualValues(t, 1, health(t, guard, "t").ByKind[c.kind])
+			assert.Equal(t, "tool failed: the tool crashed", text)
+			assert.EqualValues(t, 1, health(t, guard, "t").ByKind[toolhealth.KindPanic])
+			cause, ok := errors.AsType[*toolhealth.PanicError](asked)
+			require.True(t, ok, asked)
+			assert.Equal(t, c.value, fmt.Sprint(cause.Value))
 		})
 	}
 }

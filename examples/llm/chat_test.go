@@ -29,13 +29,12 @@ func TestChat_OverloadOpensBreaker(t *testing.T) {
 		for range 3 {
 			_, err := p.chat(t.Context(), guard, s.URL)
 			require.Error(t, err)
-			assert.NotErrorIs(t, err, toolhealth.ErrRefused)
 		}
 		_, err := p.chat(t.Context(), guard, s.URL)
 		require.ErrorIs(t, err, toolhealth.ErrCircuitOpen)
 		text, ok := toolhealth.ModelText(err)
 		assert.True(t, ok)
-		assert.Equal(t, "tool temporarily unavailable: circuit breaker open; retry after 30s", text)
+		assert.Equal(t, refusal, text)
 
 		h := health(t, guard, p.tool)
 		assert.Equal(t, toolhealth.StateOpen, h.State)
@@ -147,4 +146,16 @@ func TestChat_CanceledCallerEndsRun(t *testing.T) {
 		assert.Zero(t, h.Failures)
 		assert.EqualValues(t, 1, s.hits.Load(), "requests")
 	})
+}
+
+// Google states the wait in the body of the answer, and not in its header.
+func TestGenAIChat_RetryInfoThrottles(t *testing.T) {
+	guard := newGuard(t, once())
+	s := serveJSON(t, http.StatusTooManyRequests, `{"error":{"code":429,"message":"m","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"21s"}]}}`)
+	_, err := gemini.chat(t.Context(), guard, s.URL)
+	require.Error(t, err)
+	h := health(t, guard, "genai")
+	assert.EqualValues(t, 1, h.Throttled)
+	assert.LessOrEqual(t, h.RetryAfter, 21*time.Second)
+	assert.Greater(t, h.RetryAfter, 10*time.Second)
 }

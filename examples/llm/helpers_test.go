@@ -1,6 +1,7 @@
 package llm_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -29,13 +30,13 @@ type provider struct {
 	chat   func(ctx context.Context, guard *toolhealth.Guard, url string) (string, error)
 	stream func(ctx context.Context, guard *toolhealth.Guard, url string) iter.Seq2[string, error]
 
-	good   string                          // an answer that says hello
-	error  func(status int) string         // the body of an error
-	quota  string                          // that of an empty quota, with the status 429
-	pieces func(text string) string        // an event that says text
-	begin  string                          // events before the first piece
-	end    string                          // events after the last one
-	broken func(status int) (event string) // an event that says an error
+	good   string                   // an answer that says hello
+	error  func(status int) string  // the body of an error
+	quota  string                   // that of an empty quota, with the status 429; "" if there is none
+	begin  string                   // events before the first piece of a stream
+	pieces func(text string) string // an event that says text
+	end    string                   // events after the last piece
+	broken string                   // an event that says an error
 }
 
 func sse(data string) string { return "data: " + data + "\n\n" }
@@ -63,10 +64,8 @@ var openAI = provider{
 	pieces: func(text string) string {
 		return sse(fmt.Sprintf(`{"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":%q}}]}`, text))
 	},
-	end: sse(`{"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`) + sse("[DONE]"),
-	broken: func(status int) string {
-		return sse(`{"error":{"message":"The server had an error.","type":"server_error","param":null,"code":null}}`)
-	},
+	end:    sse(`{"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`) + sse("[DONE]"),
+	broken: sse(`{"error":{"message":"The server had an error.","type":"server_error","param":null,"code":null}}`),
 }
 
 var openAIQuestion = openai.ChatCompletionNewParams{Model: "m",
@@ -93,7 +92,7 @@ var claude = provider{
 		kind := map[int]string{401: "authentication_error", 429: "rate_limit_error", 529: "overloaded_error"}[status]
 		return fmt.Sprintf(`{"type":"error","error":{"type":%q,"message":"status %d"}}`, kind, status)
 	},
-	quota: `{"type":"error","error":{"type":"billing_error","message":"Your credit balance is too low."}}`,
+	quota: `{"type":"error","error":{"type":"rate_limit_error","message":"The spend limit is reached.","details":{"error_code":"enforced_spend_limit_reached"}}}`,
 	begin: "event: message_start\n" + sse(`{"type":"message_start","message":{"id":"1","type":"message","role":"assistant","model":"m","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}`) +
 		"event: content_block_start\n" + sse(`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`),
 	pieces: func(text string) string {
@@ -102,9 +101,7 @@ var claude = provider{
 	end: "event: content_block_stop\n" + sse(`{"type":"content_block_stop","index":0}`) +
 		"event: message_delta\n" + sse(`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}`) +
 		"event: message_stop\n" + sse(`{"type":"message_stop"}`),
-	broken: func(status int) string {
-		return "event: error\n" + sse(`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`)
-	},
+	broken: "event: error\n" + sse(`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`),
 }
 
 var anthropicQuestion = anthropic.MessageNewParams{Model: "m", MaxTokens: 10,
@@ -145,9 +142,7 @@ var gemini = provider{
 	},
 	pieces: func(text string) string { return sse(genAIContent(fmt.Sprintf(`{"text":%q}`, text), "")) },
 	end:    sse(genAIContent(`{"text":""}`, "STOP")),
-	broken: func(status int) string {
-		return sse(`{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}`)
-	},
+	broken: sse(`{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}`),
 }
 
 var genAIQuestion = llm.GenAIRequest{Model: "m", Contents: genai.Text("hi")}
@@ -178,7 +173,8 @@ func serve(t *testing.T, answer http.HandlerFunc) *server {
 	s := new(server)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.hits.Add(1)
-		_, _ = io.Copy(io.Discard, r.Body) // so that the end of r.Context tells when the client has left
+		body, _ := io.ReadAll(r.Body) // so that the end of r.Context tells when the client has left
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		answer(w, r)
 	}))
 	t.Cleanup(s.Close)

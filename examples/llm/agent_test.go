@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/anthropics/anthropic-sdk-go/v2"
+	anthropicoption "github.com/anthropics/anthropic-sdk-go/v2/option"
 	"github.com/anthropics/anthropic-sdk-go/v2/toolrunner"
 	"github.com/openai/openai-go/v3"
 	"github.com/stretchr/testify/assert"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/toolhealth/toolhealth"
 	"github.com/toolhealth/toolhealth/examples/llm"
+	"github.com/toolhealth/toolhealth/integrations/httphealth"
 )
 
 // What a model reads of a tool that cannot be reached, and of one whose breaker is open.
@@ -81,35 +83,39 @@ func runner(t *testing.T, guard *toolhealth.Guard, n int, input string, search f
 	tool, err := toolrunner.NewBetaToolFromJSONSchema("search", "Searches.", llm.AnthropicTool(guard, "search", search))
 	require.NoError(t, err)
 	client := anthropicClient(serveScript(t, model))
-	return client.Beta.Messages.NewToolRunner([]anthropic.BetaTool{tool}, anthropic.BetaToolRunnerParams{
-		BetaMessageNewParams: anthropic.BetaMessageNewParams{Model: "m", MaxTokens: 10,
-			Messages: []anthropic.BetaMessageParam{anthropic.NewBetaUserMessage(anthropic.NewBetaTextBlock("hi"))}},
-		DisableThread: true, // the server keeps no threads
-	}), model
+	return client.Beta.Messages.NewToolRunner([]anthropic.BetaTool{tool}, runnerParams), model
 }
 
-// toolResult is the last tool result of a request.
-type toolResult struct {
-	Type    string `json:"type"`
-	IsError bool   `json:"is_error"`
-	Content []struct {
-		Text string `json:"text"`
-	} `json:"content"`
+var runnerParams = anthropic.BetaToolRunnerParams{
+	BetaMessageNewParams: anthropic.BetaMessageNewParams{Model: "m", MaxTokens: 10,
+		Messages: []anthropic.BetaMessageParam{anthropic.NewBetaUserMessage(anthropic.NewBetaTextBlock("hi"))}},
+	DisableThread: true, // the server keeps no threads
 }
 
-func lastResult(t *testing.T, request string) (text string, isError bool) {
+// lastResult returns the only tool result in the last message of a request.
+func lastResult(request string) (text string, isError bool, err error) {
 	var body struct {
 		Messages []struct {
 			Content json.RawMessage `json:"content"`
 		} `json:"messages"`
 	}
-	require.NoError(t, json.Unmarshal([]byte(request), &body))
-	var results []toolResult
-	require.NoError(t, json.Unmarshal(body.Messages[len(body.Messages)-1].Content, &results))
-	require.Len(t, results, 1)
-	require.Equal(t, "tool_result", results[0].Type)
-	require.Len(t, results[0].Content, 1)
-	return results[0].Content[0].Text, results[0].IsError
+	if err := json.Unmarshal([]byte(request), &body); err != nil {
+		return "", false, err
+	}
+	var results []struct {
+		Type    string `json:"type"`
+		IsError bool   `json:"is_error"`
+		Content []struct {
+			Text string `json:"text"`
+		} `json:"content"`
+	}
+	if err := json.Unmarshal(body.Messages[len(body.Messages)-1].Content, &results); err != nil {
+		return "", false, err
+	}
+	if len(results) != 1 || results[0].Type != "tool_result" || len(results[0].Content) != 1 {
+		return "", false, fmt.Errorf("no single tool result: %s", request)
+	}
+	return results[0].Content[0].Text, results[0].IsError, nil
 }
 
 // The model reads the refusal, and the runner finishes.
@@ -127,7 +133,8 @@ func TestAnthropicTool_RefusalIsErrorContent(t *testing.T) {
 	requests := model.requests()
 	require.Len(t, requests, 5)
 	for i, want := range []string{unreachable, unreachable, refusal, refusal} {
-		text, isError := lastResult(t, requests[i+1])
+		text, isError, err := lastResult(requests[i+1])
+		require.NoError(t, err)
 		assert.True(t, isError)
 		assert.Equal(t, "Error: "+want, text)
 	}
@@ -143,7 +150,8 @@ func TestAnthropicTool_RejectionHasToolsOwnWords(t *testing.T) {
 	})
 	_, err := r.RunToCompletion(t.Context())
 	require.NoError(t, err)
-	text, isError := lastResult(t, model.requests()[4])
+	text, isError, err := lastResult(model.requests()[4])
+	require.NoError(t, err)
 	assert.True(t, isError)
 	assert.Equal(t, "Error: the query has to have two letters", text)
 	assert.EqualValues(t, 4, health(t, guard, "search").Rejected)
@@ -158,7 +166,8 @@ func TestAnthropicTool_UnreadableArgumentsCountNothing(t *testing.T) {
 	})
 	_, err := r.RunToCompletion(t.Context())
 	require.NoError(t, err)
-	text, isError := lastResult(t, model.requests()[4])
+	text, isError, err := lastResult(model.requests()[4])
+	require.NoError(t, err)
 	assert.True(t, isError)
 	assert.Contains(t, text, "failed to parse tool input")
 	_, known := guard.Registry().Health("search")
@@ -173,7 +182,8 @@ func TestAnthropicTool_PanicIsErrorContent(t *testing.T) {
 	})
 	_, err := r.RunToCompletion(t.Context())
 	require.NoError(t, err)
-	text, isError := lastResult(t, model.requests()[1])
+	text, isError, err := lastResult(model.requests()[1])
+	require.NoError(t, err)
 	assert.True(t, isError)
 	assert.Equal(t, "Error: tool failed: the tool crashed", text)
 	assert.EqualValues(t, 1, health(t, guard, "search").ByKind[toolhealth.KindPanic])
@@ -192,6 +202,27 @@ func TestAnthropicTool_CanceledCallerEndsRun(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	assert.Len(t, model.requests(), 1)
 	assert.EqualValues(t, 1, health(t, guard, "search").Neutral)
+}
+
+// The requests of a runner are its own, so that no Guard is around them. A Transport has
+// their breaker, and its refusal ends the run.
+func TestAnthropicClient_RunnerBehindTransport(t *testing.T) {
+	guard, s := newGuard(t, once()), serveJSON(t, 529, claude.error(529))
+	client := llm.AnthropicClient(anthropicoption.WithBaseURL(s.URL), anthropicoption.WithAPIKey("k"),
+		anthropicoption.WithHTTPClient(&http.Client{Transport: &httphealth.Transport{
+			Gate: guard.Gate(), Name: func(*http.Request) string { return "anthropic" },
+		}}))
+	for range 3 {
+		_, err := client.Beta.Messages.NewToolRunner(nil, runnerParams).RunToCompletion(t.Context())
+		require.Error(t, err)
+		assert.NotErrorIs(t, err, toolhealth.ErrRefused)
+	}
+	_, err := client.Beta.Messages.NewToolRunner(nil, runnerParams).RunToCompletion(t.Context())
+	text, ok := toolhealth.ModelText(err)
+	assert.True(t, ok)
+	assert.Equal(t, refusal, text)
+	assert.EqualValues(t, 3, s.hits.Load(), "requests")
+	assert.EqualValues(t, 1, health(t, guard, "anthropic").Refused)
 }
 
 // session is an agent session of openai on loopback, in which the model asks for the

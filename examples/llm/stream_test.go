@@ -98,10 +98,9 @@ func TestStream_CanceledCallerIsNeutral(t *testing.T) {
 			cancel()
 			failed = err
 		}
-		if failed != nil { // nil if the Flight has settled by itself before the SDK has come back
-			_, ok := toolhealth.ModelText(failed)
-			assert.False(t, ok)
-		}
+		require.ErrorIs(t, failed, context.Canceled)
+		_, ok := toolhealth.ModelText(failed)
+		assert.False(t, ok)
 		h := health(t, guard, p.tool)
 		assert.EqualValues(t, 1, h.Neutral)
 		assert.Zero(t, h.Failures)

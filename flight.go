@@ -106,15 +106,16 @@ func (f *Flight) KeepAlive() {
 // error, so do not hand in io.EOF. The first Done counts, and one after the Flight has
 // settled by itself does nothing.
 //
-// Done returns what the call has come to, for [ModelText]: nil if all went well and if
-// this Done does nothing, else a *[ToolError].
+// Done returns what the call has come to, for [ModelText]: nil if all went well, else a
+// *[ToolError]. One that does nothing returns err as it is, so a reader that is told of the
+// end of its ctx has an error also if the Flight has settled before.
 func (f *Flight) Done(err error) error {
 	if f == nil || f.open == nil {
-		return nil
+		return err
 	}
 	defer runtime.KeepAlive(f) // so that it is not collected before the claim
 	if !f.open.claim() {
-		return nil
+		return err
 	}
 	f.open.unwatch()
 	if failure := f.open.end(err); failure != nil {

@@ -75,7 +75,9 @@ func TestFlight_RecordsOutcomeAtItsEnd(t *testing.T) {
 				assert.NoError(t, stream.Err())
 
 				err := flight.Done(c.err)
-				assert.NoError(t, flight.Done(errors.New("again")), "the first counts")
+				again := errors.New("again")
+				assert.Same(t, again, flight.Done(again), "the first counts")
+				assert.NoError(t, flight.Done(nil))
 				if failed, ok := errors.AsType[*toolhealth.ToolError](err); ok {
 					assert.Equal(t, c.reason, failed.Reason)
 					assert.ErrorIs(t, err, c.err)
@@ -119,6 +121,23 @@ func TestFlight_AverageAndSlowRuleEndWhenFunctionReturns(t *testing.T) {
 		require.NoError(t, err)
 		flight.Done(nil)
 		assert.Equal(t, 1, healthOf(t, r, "a").ConsecutiveFailures, "slow to open")
+	})
+}
+
+// A reader that hears of the end of its ctx after the Flight has settled by itself has an
+// error all the same.
+func TestFlight_DoneThatComesTooLateIsNoSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := patient(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		_, flight := open(t, ctx, guardOn(t, r, nil))
+		cancel()
+		synctest.Wait()
+		err := flight.Done(ctx.Err())
+		assert.ErrorIs(t, err, context.Canceled)
+		_, ok := toolhealth.ModelText(err)
+		assert.False(t, ok, "the run ends")
+		assert.EqualValues(t, 1, nothingIsOut(t, r, "a").Neutral)
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 // The servers have the standard error of the agent. So its other end is at its end when
 // the last of them has left.
 func TestMain_LeavesNoChild(t *testing.T) {
+	t.Parallel()
 	toProcess := func(p *os.Process, s syscall.Signal) error { return p.Signal(s) }
 	toGroup := func(p *os.Process, s syscall.Signal) error { return syscall.Kill(-p.Pid, s) } // as a terminal does
 	for _, c := range []struct {
@@ -36,6 +37,7 @@ func TestMain_LeavesNoChild(t *testing.T) {
 		{"killed", nil, "I search", toProcess, syscall.SIGKILL, -1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			self, err := os.Executable()
 			require.NoError(t, err)
 			alive, stderr, err := os.Pipe()

@@ -147,6 +147,7 @@ func TestAgent_InventedNameIsResult(t *testing.T) {
 
 // An operator has held the whole server, and a new process knows it from the file.
 func TestRun_EndsWithAnswerIfServerIsHeld(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tools.json")
 	before := toolhealth.NewRegistry()
 	require.True(t, before.IsolateGroup("crm", "alice"))
@@ -167,6 +168,7 @@ func TestRun_EndsWithAnswerIfServerIsHeld(t *testing.T) {
 }
 
 func TestRun_KeepsOutageForNextRun(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tools.json")
 	ctx, stop := context.WithCancel(t.Context())
 	var stdout, stderr text
@@ -183,6 +185,7 @@ func TestRun_KeepsOutageForNextRun(t *testing.T) {
 }
 
 func TestRun_GoesOnWithoutBrokenCheckpoint(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tools.json")
 	require.NoError(t, os.WriteFile(file, []byte("nonsense"), 0o600))
 	ctx, stop := context.WithCancel(t.Context())
@@ -196,6 +199,7 @@ func TestRun_GoesOnWithoutBrokenCheckpoint(t *testing.T) {
 }
 
 func TestRun_ServesPage(t *testing.T) {
+	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	var stdout, stderr text
 	code := make(chan int, 1)
@@ -217,7 +221,6 @@ func TestRun_ServesPage(t *testing.T) {
 		return string(body)
 	}
 	await(t, `archive/today`, get)
-	await(t, `40 of 44 tools cannot be called`, get)
 
 	isolate := func(host string) int {
 		req, err := http.NewRequest(http.MethodPost, "http://"+address+"/tools/isolate", strings.NewReader(url.Values{"tool": {"archive/today"}}.Encode()))
@@ -231,8 +234,11 @@ func TestRun_ServesPage(t *testing.T) {
 	}
 	assert.Equal(t, http.StatusForbidden, isolate("evil.test"))
 	assert.Equal(t, http.StatusSeeOther, isolate(address))
-	await(t, `group=crm from=half-open to=closed`, stdout.String)
-	await(t, `archive__today: tool temporarily unavailable: taken out of service`, stdout.String) // in the next round
+	await(t, `archive__today: tool temporarily unavailable: taken out of service`, stdout.String)
+	await(t, `41 of 44 tools cannot be called`, get)
+	if !testing.Short() {
+		await(t, `(?s)answer: Order 4711 is refunded.*I look at the order.*answer: Order 4711 is refunded`, stdout.String)
+	}
 }
 
 func TestRun_SaysWhatIsWrong(t *testing.T) {

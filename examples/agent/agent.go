@@ -110,7 +110,7 @@ func (a *agent) offer() []*mcp.Tool {
 	offer := make([]*mcp.Tool, len(names))
 	for i, name := range names {
 		t := *a.tools[name].Tool
-		t.Name = strings.Replace(name, "/", "__", 1) // models take no "/" in names
+		t.Name = strings.Replace(name, "/", "__", 1) // models take no "/"; no server has "__" in its name
 		offer[i] = &t
 	}
 	return offer

@@ -89,7 +89,7 @@ func TestRun_PrintsWhatReadmeSays(t *testing.T) {
 	assert.Less(t, time.Since(began), 20*time.Second)
 }
 
-// The tally of the story, by hand: every tool of a dead server is called, twice.
+// All tools of a dead server are called, twice.
 func TestAgent_DeadServerCostsThreeCalls(t *testing.T) {
 	a, err := newAgent(slog.New(slog.DiscardHandler), io.Discard)
 	require.NoError(t, err)
@@ -143,6 +143,19 @@ func TestAgent_InventedNameIsResult(t *testing.T) {
 		assert.Equal(t, result{text: "there is no tool of this name", isError: true}, res)
 	}
 	assert.Zero(t, a.guard.Registry().Len())
+}
+
+func TestAgent_AnswersWithoutServer(t *testing.T) {
+	var out text
+	a, err := newAgent(slog.New(slog.NewTextHandler(&out, nil)), &out)
+	require.NoError(t, err)
+	defer a.close()
+	require.NoError(t, a.servers[0].session.Close())
+	answer, err := a.do(t.Context(), script{}, task)
+	require.NoError(t, err)
+	assert.Equal(t, "Order 4711 is not refunded: there is no tool of this name. The report lacks 0 figures.", answer)
+	assert.Contains(t, out.String(), `msg="the server did not tell its tools" server=crm`)
+	assert.Contains(t, out.String(), "4 of 4 tools offered")
 }
 
 // An operator has held the whole server, and a new process knows it from the file.

@@ -726,7 +726,7 @@ func (r *Registry) groupNamed(name string, k *compiled, now int64) *group {
 	if r.groups.Len() >= k.bound && !r.dropVacant(now) {
 		return nil
 	}
-	name = strings.Clone(name) // it may be a part of a whole request
+	name = strings.Clone(name)               // it may be a part of a whole request
 	n := r.groups.Put(name, func(g *group) { // before it can be seen
 		g.name = name
 		g.snap.Store(k.groupBreaker.Initial)

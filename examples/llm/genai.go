@@ -60,10 +60,7 @@ func GenAIStream(ctx context.Context, guard *toolhealth.Guard, client *genai.Cli
 		if err == nil && !complete {
 			err = io.ErrUnexpectedEOF // the SDK takes any end for a good one
 		}
-		if failure := flight.Done(err); failure != nil {
-			err = failure // else the Flight has settled by itself, for a caller who has gone
-		}
-		if err != nil {
+		if err := flight.Done(err); err != nil {
 			yield("", err)
 		}
 	}

@@ -169,16 +169,15 @@ func (r *relay[Chunk]) fail(err error) {
 
 // outcome ends the Flight, and returns what a call would return.
 func (r *relay[Chunk]) outcome(err error) error {
-	over := r.ctx.Err() // Done ends the ctx
-	if failed := r.flight.Done(err); failed != nil {
-		return failed
-	}
-	if over == nil {
+	switch failed := r.flight.Done(err).(type) {
+	case nil:
 		return err // to the guard it is none
+	case *toolhealth.ToolError:
+		return failed
 	}
 	v := toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, Kind: toolhealth.KindCanceled}
 	return &toolhealth.ToolError{ // the Flight has settled by itself
-		Tool: r.flight.Tool(), Reason: toolhealth.StopCanceled, Verdict: v, Attempts: 1, Canceled: over,
+		Tool: r.flight.Tool(), Reason: toolhealth.StopCanceled, Verdict: v, Attempts: 1, Canceled: r.ctx.Err(),
 		Candidates: []toolhealth.Candidate{{Tool: r.flight.Tool(), Reason: toolhealth.StopCanceled, Verdict: v, Err: err}},
 	}
 }

@@ -22,7 +22,7 @@ import (
 // documents are the texts for people, by their paths below root.
 var documents = []string{
 	"README.md", "CHANGELOG.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md",
-	"examples/gateway/README.md", "examples/recipes/README.md",
+	"examples/agent/README.md", "examples/gateway/README.md", "examples/llm/README.md", "examples/recipes/README.md",
 	"internal/proof/README.md", "internal/bench/README.md", "testdata/scenarios/README.md",
 	"integrations/checkpoint/README.md",
 	"integrations/dashboard/README.md",

@@ -123,6 +123,11 @@ func TestRelease_ModulesWorkWithoutCheckout(t *testing.T) {
 	dir, origin := checkout(t)
 	run(t, dir, nil, "bash", "-euo", "pipefail", "-c", steps(t, version))
 	proxy := t.TempDir()
+	for _, file := range goMods(t) { // in the repository they build as before
+		if !strings.Contains(file, "testdata/") {
+			run(t, filepath.Join(dir, path.Dir(file)), []string{"GOFLAGS=-mod=readonly", "GOWORK=off"}, "go", "list", "-deps", "./...")
+		}
+	}
 	clone := t.TempDir()
 	run(t, clone, nil, "git", "clone", "-q", origin, ".")
 	modules := publish(t, clone, proxy, version)
@@ -178,11 +183,17 @@ func tagOf(mod string) string {
 	return strings.TrimPrefix(mod, rootModule+"/")
 }
 
+// goMods returns the paths of every go.mod of the repository.
+func goMods(t *testing.T) []string {
+	t.Helper()
+	return strings.Fields(run(t, root, nil, "git", "ls-files", "--cached", "--others", "--exclude-standard", "*go.mod"))
+}
+
 // In the repository a nested module is built with the root that lies beside it, without a
 // tag: its go.mod replaces nothing but modules of the repository, by their folders.
 func TestRelease_ModulesReplaceOnlyWhatLiesBesideThem(t *testing.T) {
 	nested := 0
-	for _, file := range strings.Fields(run(t, root, nil, "git", "ls-files", "--cached", "--others", "--exclude-standard", "*go.mod")) {
+	for _, file := range goMods(t) {
 		text, err := os.ReadFile(filepath.Join(root, file))
 		require.NoError(t, err)
 		mod, err := modfile.Parse(file, text, nil)

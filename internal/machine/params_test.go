@@ -105,3 +105,12 @@ func TestParams_BoundOfOneNanosecondIsBound(t *testing.T) {
 	s.learn(math.MaxInt64)
 	assert.Equal(t, int64(MaxDuration), s.learned, "without a bound a lease still ends")
 }
+
+func TestLater_EndsAtForever(t *testing.T) {
+	for _, c := range []struct{ t, d, want int64 }{
+		{0, 7, 7}, {0, Forever, Forever}, {1, Forever, Forever}, {5, Forever - 4, Forever}, {5, Forever - 5, Forever}, {5, Forever - 6, Forever - 1},
+		{-5, Forever, Forever - 5}, {-5, 2, -3},
+	} {
+		assert.Equal(t, c.want, later(c.t, c.d), "%d + %d", c.t, c.d)
+	}
+}

@@ -144,3 +144,45 @@ func TestStep_RestoredTimesBeforeZero(t *testing.T) {
 		assert.LessOrEqual(t, next.Until, int64(MaxDuration))
 	}
 }
+
+// What is worth keeping of each situation at 1000, in seconds before and after it.
+func TestSnapshot_SaveTable(t *testing.T) {
+	for _, row := range []struct {
+		situation string
+		want      Saved
+		worth     bool
+	}{
+		{"state=closed since=900", Saved{}, false},
+		{"state=closed since=900 streak=1 kind=connection failedat=970", Saved{Streak: 1, Kind: Connection, Age: 30}, true},
+		{"state=closed since=900 streak=1 failedat=1001", Saved{Streak: 1}, true}, // the clock went back
+		{"state=closed since=900 until=1040", Saved{Wait: 40}, true},
+		{"state=closed since=900 until=990", Saved{}, false},
+		{"state=closed since=900 until=1040 hearsay=1", Saved{Wait: 40, Hearsay: true}, true},
+		{"state=closed since=900 until=1000 hearsay=1", Saved{}, false},
+		{"state=closed since=900 learned=60", Saved{Learned: 60}, true},
+		{"state=open since=980 until=1010 streak=4 failed=2 down=950", Saved{State: Open, Streak: 4, Failed: 2, Age: 20, Down: 50, Wait: 10}, true},
+		{"state=open since=980 until=1010 limited=1 down=980", Saved{State: Open, Limited: true, Age: 20, Down: 20, Wait: 10}, true},
+		{"state=open since=980 until=1010 hearsay=1 down=980", Saved{State: Open, Hearsay: true, Age: 20, Down: 20, Wait: 10}, true},
+		{"state=open since=980 until=990 down=980", Saved{State: Open, Age: 20, Down: 20}, true},
+		{"state=open since=980 until=1010 isolated=1 down=980", Saved{State: Open, Isolated: true, Age: 20, Down: 20}, true},
+		{"state=open since=1001 until=1010 down=1001", Saved{State: Open, Wait: 10}, true},
+		{"state=half-open since=990 until=1010 lease=20 cooldown=30 down=950", Saved{State: Open, Age: 10, Down: 50}, true},
+		{"state=half-open since=960 until=980 lease=20 cooldown=30 down=950", Saved{State: Open, Age: 20, Down: 50, Wait: 10}, true}, // lost
+	} {
+		got := stepSituation(t, row.situation).Save(stepNow * stepSecond)
+		for _, d := range []*int64{&row.want.Age, &row.want.Down, &row.want.Wait, &row.want.Learned} {
+			*d *= stepSecond
+		}
+		assert.Equal(t, row.want, got, row.situation)
+		assert.Equal(t, row.worth, got.Worth(), row.situation)
+	}
+	for _, least := range []Saved{{Streak: 1}, {Wait: 1}, {Learned: 1}, {State: Open}} {
+		assert.True(t, least.Worth(), "%+v", least)
+	}
+	s := stepSituation(t, "state=closed since=900 streak=1 failedat=970")
+	assert.EqualValues(t, 30*stepSecond+1, s.Save(stepNow*stepSecond+1).Age)
+	for _, past := range []string{"state=closed since=900 streak=1 failedat=1001", "state=open since=1001 until=1010 down=1001"} {
+		d := stepSituation(t, past).Save(stepNow * stepSecond)
+		assert.Zero(t, d.Age+d.Down, past)
+	}
+}

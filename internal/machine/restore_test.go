@@ -186,3 +186,15 @@ func TestSnapshot_SaveTable(t *testing.T) {
 		assert.Zero(t, d.Age+d.Down, past)
 	}
 }
+
+// Snapshots share what a restore does not change, and the shortest wait is one.
+func TestStep_RestoreOfLittle(t *testing.T) {
+	p := stepParams(nil)
+	next, _ := Step(p.Initial, &Event{Op: OpRestore, Saved: &Saved{Streak: 1}}, stepNow*stepSecond)
+	assert.Same(t, p.Initial.past, next.past)
+	next, _ = Step(p.Initial, &Event{Op: OpRestore, Saved: &Saved{Wait: 1, Hearsay: true}}, stepNow*stepSecond)
+	assert.EqualValues(t, stepNow*stepSecond+1, next.Until)
+	assert.True(t, next.hearsay)
+	next, _ = Step(p.Initial, &Event{Op: OpRestore, Saved: &Saved{Learned: 1}}, stepNow*stepSecond)
+	assert.EqualValues(t, 1, next.learned)
+}

@@ -292,6 +292,10 @@ func (r *Registry) restoreTool(t *checkpointItem, res *Restored) {
 		if !ok {
 			continue // it has just been evicted
 		}
+		if t.State != StateClosed && len(a.Changes) == 0 { // a call was quicker
+			res.Skipped++
+			return
+		}
 		n.Value.seen.Store(now)
 		res.Tools++
 		if t.Isolated {
@@ -316,6 +320,10 @@ func (r *Registry) restoreGroup(t *checkpointItem, res *Restored) {
 		var a machine.Answer
 		if !g.apply(ev, now, nil, &a) {
 			continue // it has just left
+		}
+		if t.State != StateClosed && len(a.Changes) == 0 {
+			res.Skipped++
+			return
 		}
 		res.Groups++
 		if t.Isolated {

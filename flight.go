@@ -146,10 +146,10 @@ func (o *openCall) claim() bool { return o.claimed.CompareAndSwap(false, true) }
 // launch returns the Flight of a call that is open.
 func (o *openCall) launch() *Flight {
 	o.options.Info, o.failures = nil, slices.Clip(o.failures) // the CallInfo is complete
-	f := &Flight{o}
+	f, ended := &Flight{o}, o.ended
 	runtime.AddCleanup(f, func(o *openCall) {
 		if !o.claimed.Load() {
-			go o.abandon(o.ended) // it may call hooks
+			go o.abandon(ended) // it may call hooks
 		}
 	}, o)
 	o.unwatch = context.AfterFunc(o.frame.Context, o.ctxDone)

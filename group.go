@@ -69,7 +69,8 @@ type request struct {
 	source     uint64 // of the tool, for its group
 	// around is the attempt that the call is made inside of; nil if it is in none. While
 	// that holds the probe of a group, calls of other tools of the group share it: they
-	// cannot wait for an attempt that waits for them. The first that ends decides.
+	// cannot wait for an attempt that waits for them. The first that ends with a verdict
+	// decides; one without leaves the probe to the attempt around it.
 	around *frame.Attempt
 }
 
@@ -96,12 +97,13 @@ type answer struct {
 	// refused.
 	lost     machine.Answer
 	refusing *group // the group that refuses; nil if none does
+	shared   bool   // the probe of the group is that of the attempt around the call
 	observed bool   // a breaker that only observes would refuse
 }
 
 // tickets returns what the admitted call has from the tool and from its group.
 func (a *answer) tickets() (tool, group stamp.Ticket) {
-	return stamp.Ticket{Epoch: a.Epoch, Probe: a.Probe}, stamp.Ticket{Epoch: a.group.Epoch, Probe: a.group.Probe}
+	return stamp.Ticket{Epoch: a.Epoch, Probe: a.Probe}, stamp.Ticket{Epoch: a.group.Epoch, Probe: a.group.Probe, Shared: a.shared}
 }
 
 // changed reports whether there are transitions to deliver.
@@ -110,22 +112,23 @@ func (a *answer) changed() bool {
 }
 
 // admit asks g on behalf of a call that the tool itself would let in. It may take the
-// probe. A group that has left the registry admits.
-func (g *group) admit(want *request, now int64, hooked bool) (a machine.Answer) {
+// probe, or share that of an attempt around the call. A group that has left the registry
+// admits.
+func (g *group) admit(want *request, now int64, hooked bool) (a machine.Answer, shared bool) {
 	s := g.snap.Load()
 	if s.AdmitsAll() {
-		return machine.Answer{Epoch: s.Epoch}
+		return machine.Answer{Epoch: s.Epoch}, false
 	}
-	if s.ProbeIsOut(now) && want.shares(g, s.Epoch) {
-		return machine.Answer{Epoch: s.Epoch, Probe: true}
+	if s.ProbeIsOut(now) && !want.noProbe && want.shares(g, s.Epoch) {
+		return machine.Answer{Epoch: s.Epoch, Probe: true}, true
 	}
 	if reason, wait, quiet := s.Refusal(now); quiet {
-		return machine.Answer{Reason: reason, Wait: wait, Epoch: s.Epoch}
+		return machine.Answer{Reason: reason, Wait: wait, Epoch: s.Epoch}, false
 	}
 	g.apply(&machine.Event{
 		Op: machine.OpAdmit, Source: want.source, LeaseFloor: want.leaseFloor, NoProbe: want.noProbe, Hooked: hooked,
 	}, now, nil, &a)
-	return a
+	return a, false
 }
 
 // observes reports whether g lets everyone in, whatever it says.

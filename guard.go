@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -638,6 +637,7 @@ func (c *call) classify(err error) {
 		ctx = withNotes(ctx, &c.frame.Attempt.Notes)
 	}
 	took := time.Duration(c.ended-c.admission.start) + c.stayed
+	c.inner = c.node != nil && c.node.Value.group != nil && fromInside(err)
 	v := verdictAt(ctx, c.rules.gate.Classify, err, took, c.rules.gate.floor())
 	v.NotSent = v.NotSent && !c.open && c.ctx.Err() == nil && c.speaksOfTool(err)
 	if c.node != nil {
@@ -653,15 +653,10 @@ type checkError struct{ error }
 // function marked it, or it comes neither from a guarded call further in, which speaks
 // of another tool, nor from a check, which ran after the tool.
 func (c *call) speaksOfTool(err error) bool {
-	var buf [8]error
-	nodes, _ := errfacts.Tree(buf[:0], err)
-	if _, ok := nodes[0].(ToolVerdicter); ok {
+	if _, ok := err.(ToolVerdicter); ok {
 		return true
 	}
-	return !c.checked && !slices.ContainsFunc(nodes, func(node error) bool {
-		_, ok := node.(ours)
-		return ok
-	})
+	return !c.checked && !fromInside(err)
 }
 
 // judge says how to go on after a failed attempt, and what wait goes with it.

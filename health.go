@@ -81,7 +81,7 @@ type ToolHealth struct {
 	Status     HealthStatus  `json:"status"`
 	State      State         `json:"state"`               // an expired lease is open
 	Available  bool          `json:"available"`           // whether a call would be admitted now
-	ProbeDue   bool          `json:"probe_due"`           // whether that call would be the probe
+	ProbeDue   bool          `json:"probe_due"`           // whether that call would be the tool's probe; see GroupHealth for that of its group
 	Reason     StopReason    `json:"reason"`              // why a call would be refused; StopNone if it would not
 	RetryAfter time.Duration `json:"retry_after_seconds"` // zero exactly if Available
 	// IsolatedBy is the operator that Isolate was given; "" if the tool is not isolated.
@@ -541,7 +541,8 @@ func (r *Registry) health(n *node, now int64, h *ToolHealth) bool {
 // sorted returns the nodes by name. The slice must not be changed.
 func (r *Registry) sorted() []*node {
 	version := r.version.Load() // before the table is looked at
-	if o := r.ranking.Load(); o != nil && o.version == version {
+	settled := version%2 == 0   // no name comes or goes
+	if o := r.ranking.Load(); settled && o != nil && o.version == version {
 		return o.nodes
 	}
 	// Comparing names that lie in the slice saves a look at each node for each
@@ -559,7 +560,13 @@ func (r *Registry) sorted() []*node {
 	for i := range all {
 		nodes[i] = all[i].n
 	}
-	r.ranking.Store(&ranking{version, nodes})
+	if settled {
+		o := &ranking{version, nodes}
+		r.ranking.Store(o)
+		if r.version.Load() != version { // a node may have left before the Store
+			r.ranking.CompareAndSwap(o, nil)
+		}
+	}
 	return nodes
 }
 

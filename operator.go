@@ -285,5 +285,18 @@ func (r *Registry) operateGroup(g *group, op machine.Op, by string) bool {
 		g.isolator.note(isolation{a.Epoch, by})
 	}
 	g.deliver(&a, owner{group: g.name}, by, r.base, &r.hooks)
+	if op == machine.OpReset {
+		r.dropIfVacant(g)
+	}
 	return true
+}
+
+// dropIfVacant drops a group without tools against which nothing is held any more.
+func (r *Registry) dropIfVacant(g *group) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g.vacant.In() && g.evict(r.now()) {
+		r.vacant.Remove(g)
+		r.groups.Delete(r.groups.Get(g.name))
+	}
 }

@@ -475,3 +475,39 @@ func TestC86_CountersNeitherWrapNorDisturbBreaker(t *testing.T) {
 		assert.False(t, strings.Contains(string(data), ":-"), "a negative number in %s", data)
 	}
 }
+
+// A caller that finds the entry of a busy tool evicted gives the probe of its group back,
+// also where the tool only observes.
+func TestRegistry_EvictedBusyToolGivesProbeOfGroupBack(t *testing.T) {
+	r := registryWith(t, func(c *Config) {
+		c.Breaker.ObserveOnly, c.Breaker.MaxInFlight = true, 1
+		c.Group = func(string) string { return "g" }
+	})
+	r.AllowRequest("a")
+	r.AllowRequest("b")
+	for range 3 {
+		r.Record("b", Verdict{Outcome: OutcomeFailure, Kind: KindConnection, Retryable: true}, 0)
+	}
+	now := r.now() + int64(time.Hour)
+	n := r.table.Get("a")
+	require.True(t, n.Value.evict(now))
+	a, ok := n.Value.tryAdmit(now, &request{permit: true, source: sourceOf(n)}, false, true, false)
+	assert.False(t, ok)
+	assert.False(t, a.group.Probe)
+	assert.False(t, n.Value.group.snap.Load().ProbeIsOut(now))
+}
+
+// While a name comes or goes, an order of names is neither remembered nor believed.
+func TestRegistry_OrderOfNamesIsNotRememberedDuringChange(t *testing.T) {
+	r := NewRegistry()
+	r.AllowRequest("a")
+	require.Len(t, r.HealthSummary().Tools, 1)
+	remembered := r.ranking.Load()
+	r.version.Add(1) // a change is under way
+	r.table.Put("b", func(e *entry) { e.snap.Store(r.conf.Load().breaker.Initial) })
+	assert.Len(t, r.HealthSummary().Tools, 2)
+	assert.Same(t, remembered, r.ranking.Load())
+	r.version.Add(1)
+	assert.Len(t, r.HealthSummary().Tools, 2)
+	assert.NotSame(t, remembered, r.ranking.Load())
+}

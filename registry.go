@@ -57,7 +57,8 @@ type Registry struct {
 	untracked atomic.Uint64
 	evicted   atomic.Uint64
 
-	// version grows after each change of the names in table; written under mu.
+	// version grows before and after each change of the names in table, so it is odd while
+	// one is under way; written under mu.
 	version atomic.Uint64
 	// ranking has the nodes by name as they were at a version. It is nil until a summary,
 	// and after a node has left the table, which it must not keep alive. Written by
@@ -239,7 +240,7 @@ func (r *Registry) admit(tool string, now int64, want request) (*node, answer) {
 	for {
 		n, reason := r.entry(tool, now)
 		if n == nil {
-			return nil, r.answerUntracked(tool, reason, now)
+			return nil, r.answerUntracked(tool, reason, want.noProbe, now)
 		}
 		e := &n.Value
 		e.see(now)
@@ -261,13 +262,17 @@ func (r *Registry) admit(tool string, now int64, want request) (*node, answer) {
 
 // answerUntracked answers a call of a tool that has no entry, because it is unknown, or
 // because the registry is full: then its group may refuse it all the same.
-func (r *Registry) answerUntracked(tool string, reason StopReason, now int64) (a answer) {
+func (r *Registry) answerUntracked(tool string, reason StopReason, noProbe bool, now int64) (a answer) {
 	if reason != StopNone {
 		a.Reason, a.Wait = machine.Reason(reason), r.conf.Load().breaker.Hint()
 		return a
 	}
 	g := r.groupUnseen(tool)
-	if why, wait := g.refusal(now); why != StopNone {
+	why, wait := g.refusal(now)
+	if noProbe && why == StopNone && !g.admitsAll() && !g.observes() {
+		why, wait = StopCircuitOpen, g.snap.Load().Params.Hint() // it is due for a probe
+	}
+	if why != StopNone {
 		a.Reason, a.Wait, a.refusing = machine.Reason(why), wait, g
 		return a
 	}
@@ -424,13 +429,15 @@ func (e *entry) tryAdmit(now int64, want *request, free, observe, hooked bool) (
 		}
 	}
 	if quiet {
-		a.Answer = own
+		if a.Answer = own; s.Evicted {
+			e.returnProbe(&a, now)
+		}
 		return a, !s.Evicted
 	}
 	ev := machine.Event{Op: machine.OpAdmit, LeaseFloor: want.leaseFloor, NoProbe: want.noProbe, Hooked: hooked}
 	ok = e.apply(&ev, now, &e.stats, &a.Answer)
 	if !ok || a.Reason != machine.Admitted && !observe { // another caller was quicker at the tool
-		e.returnProbe(&a, want, now)
+		e.returnProbe(&a, now)
 	}
 	return a, ok
 }
@@ -441,7 +448,7 @@ func (e *entry) askGroup(now int64, want *request, hooked bool) (a answer) {
 	if g == nil {
 		return a
 	}
-	a.group = g.admit(want, now, hooked)
+	a.group, a.shared = g.admit(want, now, hooked)
 	switch {
 	case a.group.Reason == machine.Admitted:
 	case g.observes():
@@ -454,12 +461,12 @@ func (e *entry) askGroup(now int64, want *request, hooked bool) (a answer) {
 
 // returnProbe gives back the probe of the group that an answer has, unless it is that of
 // the attempt around the call.
-func (e *entry) returnProbe(a *answer, want *request, now int64) {
+func (e *entry) returnProbe(a *answer, now int64) {
 	if !a.group.Probe {
 		return
 	}
 	a.group.Probe = false
-	if !want.shares(e.group, a.group.Epoch) {
+	if !a.shared {
 		back := machine.Event{Op: machine.OpRelease, Epoch: a.group.Epoch, Probe: true}
 		e.group.apply(&back, now, nil, &a.lost)
 	}
@@ -628,6 +635,9 @@ func (r *Registry) settleGroup(n *node, ticket *stamp.Ticket, v Verdict, took, n
 	} else {
 		ev.Epoch, ev.Probe = ticket.GroupEpoch(g.snap.Load().Epoch), ticket.Probe
 	}
+	if ticket != nil && ticket.Shared && ev.Outcome == machine.Neutral {
+		return // the attempt around the call goes on
+	}
 	if ev.Probe || !g.indifferent(&ev) {
 		r.applyGroup(g, &ev, now)
 	}
@@ -696,6 +706,7 @@ func (r *Registry) entry(tool string, now int64) (*node, StopReason) {
 // put creates the entry of a tool that has none. The caller holds mu, and makes
 // the entry a candidate for eviction unless it is registered.
 func (r *Registry) put(tool string, g *group, k *compiled) *node {
+	r.version.Add(1)
 	defer r.version.Add(1)
 	return r.table.Put(tool, func(e *entry) {
 		e.group = g
@@ -885,6 +896,7 @@ func (r *Registry) unqueue(n *node) { r.queue.Remove(n) }
 // drop removes a node that is marked as evicted. The caller holds mu.
 func (r *Registry) drop(n *node, now int64) {
 	r.unqueue(n)
+	r.version.Add(1)
 	r.table.Delete(n)
 	r.version.Add(1)
 	r.ranking.Store(nil)
@@ -925,6 +937,7 @@ type admission struct {
 	node        *node // nil if the call is not tracked
 	start       int64 // time of admission
 	tool, group stamp.Ticket
+	inner       bool // the error is that of a guarded call further in, which says nothing of this group
 }
 
 // succeed reports the outcome that nearly all calls have.
@@ -948,6 +961,11 @@ func (a *admission) report(r *Registry, v Verdict, now int64) {
 	e.stats.outcome(v, took, now)
 	defer e.stats.settled.Add(1) // also if a hook ends the goroutine
 	ev := a.event(machine.OpSettle)
+	if a.inner {
+		defer r.settle(a.node, &ev, v, took, now) // also if a hook of the group ends the goroutine
+		r.settleGroup(a.node, &a.group, Verdict{Outcome: OutcomeNeutral}, took, now)
+		return
+	}
 	r.settleBoth(a.node, &ev, &a.group, v, took, now)
 }
 
@@ -958,13 +976,14 @@ func (a *admission) release(r *Registry) {
 }
 
 // tell tells the breakers whose probe the call is, if any, what becomes of it: the tool's
-// also if a hook of the group ends the goroutine.
+// also if a hook of the group ends the goroutine. Of a probe that is shared only a sign of
+// life is told: the attempt around the call has it.
 func (a *admission) tell(r *Registry, op machine.Op) {
 	if a.tool.Probe {
 		ev := a.event(op)
 		defer r.apply(a.node, &ev, r.now())
 	}
-	if a.group.Probe {
+	if a.group.Probe && (!a.group.Shared || op == machine.OpKeepAlive) {
 		ev := a.groupEvent(op)
 		r.applyGroup(a.node.Value.group, &ev, r.now())
 	}

@@ -411,7 +411,7 @@ func (g *Gate) Allow(ctx context.Context, tool string) (Permit, error) {
 	}
 	now = r.startOf(&a, now)
 	for _, name := range r.order(g.router().of(tool)) {
-		if !r.Available(name) {
+		if want.around == nil && !r.Available(name) { // inside of a probe of its group it may be
 			continue
 		}
 		if n, a := r.admit(name, now, want); a.Reason == machine.Admitted {
@@ -478,7 +478,22 @@ func (a *admission) fail(g *Gate, ctx context.Context, err error, now int64) {
 	v := vUnknown
 	defer func() { a.report(g.Registry, v, now) }()
 	g = g.current()
+	a.inner = a.node.Value.group != nil && fromInside(err)
 	v = verdictAt(ctx, g.Classify, err, time.Duration(now-a.start), g.floor())
+}
+
+// fromInside reports whether err is that of a guarded call further in, which speaks of
+// another tool, unless the tool function has said what it means.
+func fromInside(err error) bool {
+	var buf [8]error
+	nodes, _ := errfacts.Tree(buf[:0], err)
+	if _, ok := nodes[0].(ToolVerdicter); ok {
+		return false
+	}
+	return slices.ContainsFunc(nodes, func(node error) bool {
+		_, ok := node.(ours)
+		return ok
+	})
 }
 
 // openFor returns StopCircuitOpen or StopIsolated, and for how long, if the tool's

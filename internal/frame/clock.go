@@ -152,7 +152,14 @@ func (a *Attempt) Pause() (resume func()) {
 	if !a.pause() {
 		return func() {}
 	}
+	told := false
+	defer func() {
+		if !told {
+			a.resume() // a hook ends the goroutine
+		}
+	}()
 	a.tellLeases()
+	told = true
 	var once sync.Once // a OnceFunc panics if a hook ends the goroutine
 	return func() {
 		once.Do(func() {

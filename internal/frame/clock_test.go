@@ -370,6 +370,23 @@ func TestAttempt_LeaseIsToldAfterHookHasEndedGoroutine(t *testing.T) {
 	assert.Equal(t, []bool{true, true}, l.told, "the end of the first pause was not written down")
 }
 
+// A pause that a hook cuts short, by ending its goroutine, ends with it.
+func TestAttempt_PauseOfGoroutineThatEndsIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := new(lease)
+		f := limited(t, t.Context(), Limits{Lease: l, Whole: time.Hour})
+		l.during = func() {
+			l.during = nil
+			runtime.Goexit()
+		}
+		var asks sync.WaitGroup
+		asks.Go(func() { f.Attempt.Pause() })
+		asks.Wait()
+		endsAfter(t, f, time.Hour)
+		assert.Zero(t, f.Attempt.Paused())
+	})
+}
+
 func TestAttempt_LeasesComeFromInsideOut(t *testing.T) {
 	one, two := new(lease), new(lease)
 	outer := limited(t, t.Context(), Limits{Lease: one})

@@ -12,14 +12,14 @@ func TestStamp_KeepsEpochsAndFlagsApart(t *testing.T) {
 	epochs := []uint64{0, 1, 1<<29 - 1, 1 << 29, math.MaxUint32, math.MaxUint32 + 1, 1<<62 - 1}
 	for _, tool := range epochs {
 		for _, group := range epochs {
-			for flags := range 4 {
-				want := [2]Ticket{{tool, flags&1 != 0}, {group, flags&2 != 0}}
+			for flags := range 8 {
+				want := [2]Ticket{{Epoch: tool, Probe: flags&1 != 0}, {Epoch: group, Probe: flags&2 != 0, Shared: flags&4 != 0}}
 				s := New(want[0], want[1])
 				for _, settled := range []bool{false, true, true} {
 					if got := s.Settled(); got != settled {
 						t.Errorf("%v: settled %v, want %v", want, got, settled)
 					}
-					if got := s.Probe(); got != (flags != 0) {
+					if got := s.Probe(); got != (flags&3 != 0) {
 						t.Errorf("%v: probe %v", want, got)
 					}
 					got := [2]Ticket{s.Tool(), s.Group()}
@@ -42,9 +42,9 @@ func TestTicket_EpochIsTheLastOneWithItsBits(t *testing.T) {
 		{7, 8, 7, 7},
 		{1<<32 + 7, 1<<32 + 9, 1<<32 + 7, 1<<32 + 7},
 		{1<<32 - 1, 1 << 32, 1<<32 - 1, 1<<32 - 1},
-		{7, 1<<29 + 6, 7, 7},
-		{7, 1<<29 + 7, 7, 1<<29 + 7}, // so many changes later it cannot be told apart
-		{7, 1<<32 + 6, 7, 1<<32 - 1<<29 + 7},
+		{7, 1<<28 + 6, 7, 7},
+		{7, 1<<28 + 7, 7, 1<<28 + 7}, // so many changes later it cannot be told apart
+		{7, 1<<32 + 6, 7, 1<<32 - 1<<28 + 7},
 		{7, 1<<32 + 7, 1<<32 + 7, 1<<32 + 7},
 	} {
 		s := New(Ticket{Epoch: c.epoch}, Ticket{Epoch: c.epoch})
@@ -59,7 +59,7 @@ func TestTicket_EpochIsTheLastOneWithItsBits(t *testing.T) {
 
 func TestStamp_OneOfManyCallersSettles(t *testing.T) {
 	for range 200 {
-		s := New(Ticket{7, true}, Ticket{})
+		s := New(Ticket{Epoch: 7, Probe: true}, Ticket{})
 		var first atomic.Int64
 		var wg sync.WaitGroup
 		for range 8 {

@@ -422,6 +422,8 @@ func (s *teller) operateGroup(isolate bool) {
 	require.Equal(s.t, s.group != nil, s.r.ResetGroup(theGroup, ""), s)
 	if s.group != nil {
 		s.group.happened(s.group.b.Reset(s.now()))
+		require.Equal(s.t, s.group.expected, s.group.heard, s)
+		s.part()
 	}
 }
 

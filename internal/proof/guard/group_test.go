@@ -3,6 +3,7 @@ package guard_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,10 +80,7 @@ func nested(t *testing.T, inner func(context.Context) error, s toolhealth.Settin
 	s.GroupSeparator = "/"
 	g, err := toolhealth.New(s)
 	require.NoError(t, err)
-	down := toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindConnection, Retryable: true}
-	for range 3 {
-		g.Registry().Record("mcp/ping", down, 0)
-	}
+	trip(g, "mcp")
 	require.Equal(t, toolhealth.StateOpen, groupOf(t, g).State)
 	time.Sleep(time.Hour)
 	calls := func(ctx context.Context, tool string) (string, error) {
@@ -188,5 +186,150 @@ func TestGuard_CallAfterProbeHasEndedSharesNothing(t *testing.T) {
 		_, err = g.Gate().Allow(context.WithoutCancel(kept), "mcp/third")
 		assert.ErrorIs(t, err, toolhealth.ErrProbeInFlight)
 		permit.Release()
+	})
+}
+
+// An inner call that ends without a verdict leaves the probe to the outer one, whose
+// verdict then decides.
+func TestGuard_InnerCallWithoutVerdictLeavesProbe(t *testing.T) {
+	verdict := func(v toolhealth.Verdict) error { return toolhealth.WithVerdict(errors.New("told"), v) }
+	for name, inner := range map[string]func(g *toolhealth.Guard, ctx context.Context){
+		"not sent": func(g *toolhealth.Guard, ctx context.Context) {
+			_, _ = toolhealth.Call(ctx, g, "mcp/inner", plays(verdict(toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, NotSent: true})).Run)
+		},
+		"denied": func(g *toolhealth.Guard, ctx context.Context) {
+			_, _ = toolhealth.Call(ctx, g, "mcp/inner", plays(verdict(toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, Kind: toolhealth.KindDenied})).Run)
+		},
+		"canceled": func(g *toolhealth.Guard, ctx context.Context) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Second, cancel)
+			_, _ = toolhealth.Call(ctx, g, "mcp/inner", func(ctx context.Context, _ string) (string, error) {
+				<-ctx.Done()
+				return "", ctx.Err()
+			})
+		},
+		"released": func(g *toolhealth.Guard, ctx context.Context) {
+			permit, err := g.Gate().Allow(ctx, "mcp/inner")
+			require.NoError(t, err)
+			permit.Release()
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g, err := toolhealth.New(toolhealth.Settings{GroupSeparator: "/"})
+			require.NoError(t, err)
+			trip(g, "mcp")
+			time.Sleep(time.Hour)
+			_, err = toolhealth.Call(t.Context(), g, "mcp/outer", func(ctx context.Context, _ string) (string, error) {
+				inner(g, ctx)
+				assert.Equal(t, toolhealth.StateHalfOpen, groupOf(t, g).State, name)
+				assert.False(t, g.Registry().AllowRequest("mcp/stranger"), "%s: one probe", name)
+				return "", nil
+			})
+			require.NoError(t, err)
+			assert.Equal(t, toolhealth.StateClosed, groupOf(t, g).State, name)
+		})
+	}
+}
+
+// trip opens a group.
+func trip(g *toolhealth.Guard, group string) {
+	down := toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindConnection, Retryable: true}
+	for range 3 {
+		g.Registry().Record(group+"/ping", down, 0)
+	}
+}
+
+// A payment inside of a probe is no probe.
+func TestGuard_WithoutProbeInsideProbeOfGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := toolhealth.New(toolhealth.Settings{GroupSeparator: "/"})
+		require.NoError(t, err)
+		trip(g, "mcp")
+		time.Sleep(time.Hour)
+		_, err = toolhealth.Call(t.Context(), g, "mcp/outer", func(ctx context.Context, _ string) (string, error) {
+			_, err := g.Gate().Allow(toolhealth.WithoutProbe(ctx), "mcp/pay")
+			assert.ErrorIs(t, err, toolhealth.ErrProbeInFlight)
+			return "", nil
+		})
+		require.NoError(t, err)
+	})
+}
+
+// Two calls inside of a probe wait for people. The one that is answered first does not
+// restart the clock of the other.
+func TestGuard_PausesOfSharedProbeNest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		minute := toolhealth.Policy{Timeout: time.Minute}
+		g, err := toolhealth.New(toolhealth.Settings{GroupSeparator: "/", Policy: minute})
+		require.NoError(t, err)
+		trip(g, "mcp")
+		time.Sleep(time.Hour)
+		asks := func(ctx context.Context, tool string, thinks time.Duration) {
+			_, _ = toolhealth.Call(ctx, g, tool, func(ctx context.Context, _ string) (string, error) {
+				resume := toolhealth.Pause(ctx)
+				time.Sleep(thinks)
+				resume()
+				return "", toolhealth.WithVerdict(errors.New("no"), toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, Kind: toolhealth.KindDenied})
+			})
+		}
+		_, err = toolhealth.Call(t.Context(), g, "mcp/outer", func(ctx context.Context, _ string) (string, error) {
+			var both sync.WaitGroup
+			both.Go(func() { asks(ctx, "mcp/long", 8*time.Minute) })
+			both.Go(func() { asks(ctx, "mcp/short", time.Second) })
+			time.Sleep(8*time.Minute - 1)
+			assert.Equal(t, toolhealth.StateHalfOpen, groupOf(t, g).State)
+			both.Wait()
+			return "", nil
+		})
+		require.NoError(t, err)
+		assert.Equal(t, toolhealth.StateClosed, groupOf(t, g).State)
+	})
+}
+
+// What a tool further in has failed of says nothing of the server of the outer tool.
+func TestGuard_FailureFurtherInIsNoEvidenceForGroup(t *testing.T) {
+	g, err := toolhealth.New(toolhealth.Settings{GroupSeparator: "/", Policy: toolhealth.Policy{MaxAttempts: 1}})
+	require.NoError(t, err)
+	reset := toolhealth.WithVerdict(errors.New("reset"), toolhealth.Verdict{Outcome: toolhealth.OutcomeFailure, Kind: toolhealth.KindConnection, Retryable: true})
+	fetch := func(ctx context.Context) error {
+		_, err := toolhealth.Call(ctx, g, "far/fetch", plays(reset).Run)
+		return err
+	}
+	for range 2 {
+		_, err = toolhealth.Call(t.Context(), g, "near/search", func(ctx context.Context, _ string) (string, error) { return "", fetch(ctx) })
+		require.Error(t, err)
+		permit, err := g.Gate().Allow(t.Context(), "near/other")
+		require.NoError(t, err)
+		permit.Done(t.Context(), fetch(t.Context()))
+	}
+	streaks := make(map[string]int)
+	for _, h := range g.Registry().HealthSummary().Groups {
+		streaks[h.Group] = h.ConsecutiveFailures
+	}
+	assert.Equal(t, map[string]int{"near": 0, "far": 3}, streaks, "the fourth call was refused")
+	assert.True(t, g.Registry().Available("near/third"))
+	_, err = toolhealth.Call(t.Context(), g, "near/own", func(context.Context, string) (string, error) { return "", reset })
+	require.Error(t, err)
+	assert.Equal(t, 1, g.Registry().HealthSummary().Groups[1].ConsecutiveFailures, "its own failure counts")
+}
+
+// Inside of a probe a gate finds a substitute of the same group, as a guard does.
+func TestGate_SubstituteInsideProbeOfGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := toolhealth.New(toolhealth.Settings{GroupSeparator: "/", Tools: map[string]toolhealth.ToolSettings{
+			"mcp/a": {Substitutes: []string{"mcp/b"}}, "mcp/b": {},
+		}})
+		require.NoError(t, err)
+		trip(g, "mcp")
+		time.Sleep(time.Hour)
+		require.True(t, g.Registry().Isolate("mcp/a", "ada"))
+		_, err = toolhealth.Call(t.Context(), g, "mcp/outer", func(ctx context.Context, _ string) (string, error) {
+			permit, err := g.Gate().Allow(ctx, "mcp/a")
+			require.NoError(t, err)
+			assert.Equal(t, "mcp/b", permit.Tool())
+			permit.Done(ctx, nil)
+			return "", nil
+		})
+		require.NoError(t, err)
 	})
 }

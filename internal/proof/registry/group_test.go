@@ -597,3 +597,38 @@ func TestRegistry_GroupsAppearWhole(t *testing.T) {
 	assert.Len(t, told, groups)
 	assert.NotContains(t, told, "")
 }
+
+// A group without tools leaves the summary when an operator takes back what was held
+// against it.
+func TestRegistry_VacantGroupLeavesWithReset(t *testing.T) {
+	g := grouped(t, nil)
+	require.True(t, g.Registry.IsolateGroup("typo", "ada"))
+	require.True(t, g.Registry.ResetGroup("typo", "ada"))
+	assert.Empty(t, g.Registry.HealthSummary().Groups)
+	kill(t, g, "mcp")
+	for i := range 3 {
+		g.Registry.Remove(fmt.Sprint("mcp/", i))
+	}
+	assert.Equal(t, toolhealth.StateOpen, theGroup(t, g.Registry).State, "what is known stays")
+	require.True(t, g.Registry.ResetGroup("mcp", "ada"))
+	assert.Empty(t, g.Registry.HealthSummary().Groups)
+	assert.True(t, ask(t, g, "mcp/0", toolhealth.Verdict{}))
+	require.True(t, g.Registry.ResetGroup("mcp", "ada"))
+	assert.Len(t, g.Registry.HealthSummary().Groups, 1, "it has a tool")
+}
+
+// Also a tool without an entry is no probe where it must not be.
+func TestRegistry_UntrackedPaymentIsNoProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := grouped(t, func(c *toolhealth.Config) { c.MaxTools = 3 })
+		kill(t, g, "mcp")
+		for i := range 3 {
+			require.NoError(t, g.Registry.Register(fmt.Sprint("mcp/", i), toolhealth.ToolOptions{}))
+		}
+		time.Sleep(time.Hour)
+		_, err := g.Allow(toolhealth.WithoutProbe(t.Context()), "mcp/pay")
+		assert.ErrorIs(t, err, toolhealth.ErrCircuitOpen)
+		_, err = g.Allow(t.Context(), "mcp/read")
+		assert.NoError(t, err)
+	})
+}

@@ -24,6 +24,7 @@ type admissions struct {
 	deafGroup    bool // the group hears of failures only
 	anySource    bool // by name, every tool's outcome is the group's verdict
 	sharesNone   bool // a call inside of the group's probe is refused because of it
+	innerReturns bool // a call that shares the group's probe gives it back if it has no verdict
 }
 
 // sharing is one run over one scope.
@@ -59,7 +60,8 @@ type member struct {
 	epochs  [2]uint64 // of the group and of the tool
 	outcome Outcome
 	left    int
-	around  int // the caller inside of whose call it asks, counted from 1; 0 for none
+	shared  bool // probes[0] is that of the call around it
+	around  int  // the caller inside of whose call it asks, counted from 1; 0 for none
 }
 
 // shared is one state of everything: the breakers of the group and of two tools.
@@ -94,7 +96,7 @@ func (x *sharing) key(w *shared) string {
 		m := &w.members[i]
 		b = append(b, byte(m.place), byte(m.left), byte(m.around))
 		if m.place != idle {
-			b = append(b, byte(m.tool), byte(m.outcome), boolByte(m.byName)+2*boolByte(m.probes[0])+4*boolByte(m.probes[1]),
+			b = append(b, byte(m.tool), byte(m.outcome), boolByte(m.byName)+2*boolByte(m.probes[0])+4*boolByte(m.probes[1])+8*boolByte(m.shared),
 				byte(w.group.Epoch-m.epochs[0]), byte(w.tools[m.tool].Epoch-m.epochs[1]))
 		}
 	}
@@ -207,7 +209,7 @@ func (x *sharing) askGroup(w *shared, m *member) {
 	before := w.group
 	shares := m.insideProbe(w)
 	if shares && !x.sharesNone {
-		m.probes[0], m.epochs[0], m.place = true, w.group.Epoch, toTool
+		m.probes[0], m.shared, m.epochs[0], m.place = true, true, w.group.Epoch, toTool
 		return
 	}
 	next, a := Step(before, &Event{Op: OpAdmit, Source: uint64(m.tool + 1)}, w.now)
@@ -235,7 +237,7 @@ func (x *sharing) askTool(w *shared, m *member) {
 		m.place = toGroup
 	case a.Reason == Admitted:
 		m.place = inside
-	case m.probes[0] && !x.keepsLost && !m.insideProbe(w):
+	case m.probes[0] && !x.keepsLost && !m.shared:
 		m.place = toReturn
 	default:
 		m.end()
@@ -244,7 +246,7 @@ func (x *sharing) askTool(w *shared, m *member) {
 
 func (x *sharing) tellGroup(w *shared, m *member, outcome Outcome) {
 	m.outcome, m.place = outcome, toSettle
-	if x.deafGroup && outcome != Failure {
+	if x.deafGroup && outcome != Failure || m.shared && outcome == Neutral && !x.innerReturns {
 		return
 	}
 	ev := Event{
@@ -259,6 +261,9 @@ func (x *sharing) tellGroup(w *shared, m *member, outcome Outcome) {
 	}
 	before := w.group.AsOf(w.now)
 	w.group, _ = Step(w.group, &ev, w.now)
+	if m.shared && outcome == Neutral && w.group.Epoch != before.Epoch {
+		x.fail("a call without a verdict has ended the probe of the call around it")
+	}
 	if before.State == HalfOpen && w.group.State != HalfOpen && (m.byName && before.source != uint64(m.tool+1) || !m.byName && (!m.probes[0] || m.epochs[0] != before.Epoch)) {
 		x.fail("a call that is not the group's probe has decided")
 	}
@@ -397,6 +402,7 @@ func TestExplore_CarelessAdmissionsAreCaught(t *testing.T) {
 		{name: "an answer is not counted", deafGroup: true},
 		{name: "by name, any tool of the group decides", anySource: true},
 		{name: "a call inside of the group's probe does not share it", sharesNone: true},
+		{name: "a call that shares the group's probe gives it back", innerReturns: true},
 	} {
 		caught := ""
 		for _, x := range shareScopes(false) {

@@ -252,7 +252,11 @@ type Config struct {
 	// What says that the server cannot be reached is a failure of kind connection that is
 	// retryable, and a timeout. A verdict of your own, as for [Registry.Record] and
 	// [Permit.Settle], has to say Retryable, too: without it the kind is that of an unknown
-	// host name or a bad certificate, which an argument of the tool may be at fault for.
+	// host name or a bad certificate, which an argument of the tool may be at fault for. The
+	// error of a guarded call further in says nothing of the outer tool's group.
+	//
+	// A call of another tool of the group that is made inside of the probe's attempt, with
+	// its ctx, shares the probe: the first verdict counts, and a call without one leaves it.
 	Group func(tool string) string
 	// GroupBreaker is the configuration of every group's breaker. SlowCallDuration,
 	// FailureRate and MaxInFlight are rules for tools: there they are errors.

@@ -10,6 +10,7 @@ import (
 const (
 	rankOut     = iota // open and half-open alike, so that a row does not jump with each probe
 	rankWaiting        // it asked to wait, or is busy
+	rankHangs          // one of its calls runs much longer than others did
 	rankUnhealthy
 	rankDegraded
 	rankHeld // by an operator, who knows
@@ -31,7 +32,7 @@ type condition struct {
 	Until, Total int64
 	Arc          int // percent of Total that are left
 
-	Down      string // how long it has not been closed
+	Down      string // how long it has not been closed, or its oldest call runs if it hangs
 	DownSince int64  // in milliseconds
 }
 

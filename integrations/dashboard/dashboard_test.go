@@ -244,7 +244,10 @@ func TestPage_BannerIsOneSentence(t *testing.T) {
 		fail(r, "b", 1)
 		fresh()
 		banner("warn", "1 of 2 tools is not well; calls still go to it. b is degraded (timeout)")
-		fail(r, "b", 2)
+		r.RecordSuccess("b", 0)
+		fresh()
+		banner("warn", "b failed until 00:00 (timeout), its last call succeeded")
+		fail(r, "b", 3)
 		banner("bad", "1 of 2 tools cannot be called. b is open (timeout) for 0 s")
 		fail(r, "a", 1)
 		r.RecordSuccess("a", 0)
@@ -283,8 +286,19 @@ func TestPage_SaysWhatItMeansAndWhatToDo(t *testing.T) {
 	}{
 		{"well", nil, func(r *toolhealth.Registry) { r.RecordSuccess("x", time.Second) }, "x healthy 100 %", "It is well"},
 		{"idle", nil, func(r *toolhealth.Registry) { _ = r.Register("x", toolhealth.ToolOptions{}) }, "x healthy, idle no calls", "Nobody has called it"},
-		{"degraded", nil, func(r *toolhealth.Registry) { r.RecordSuccess("x", 0); fail(r, "x", 1) }, "x degraded 50.0 %", "set failure_rate"},
-		{"unhealthy", nil, func(r *toolhealth.Registry) { fail(r, "x", 2) }, "x unhealthy 0 %", "not enough in a row"},
+		{"degraded", nil, func(r *toolhealth.Registry) { r.RecordSuccess("x", 0); r.Record("x", scene.ServerError, 0) }, "x degraded 50.0 %", "set failure_rate"},
+		{"unhealthy", nil, func(r *toolhealth.Registry) { r.Record("x", scene.ServerError, 0); r.Record("x", scene.ServerError, 0) }, "x unhealthy 0 %", "not enough in a row"},
+		{"failed once", nil, func(r *toolhealth.Registry) { r.Record("x", scene.ServerError, 0) }, "x unhealthy 0 %", "Its only call so far failed (server error)."},
+		{"timed out once", nil, func(r *toolhealth.Registry) { fail(r, "x", 1) }, "x unhealthy 0 %",
+			"It does not answer in time: 1 failure in a row, the last one at 00:00:00. Calls still go to it; more failures in a row open its breaker. If it is only slow, raise its timeout"},
+		{"timed out after a success", nil, func(r *toolhealth.Registry) { r.RecordSuccess("x", 0); fail(r, "x", 1) }, "x degraded 50.0 %", "It does not answer in time"},
+		{"last call succeeded", nil, func(r *toolhealth.Registry) { fail(r, "x", 2); r.RecordSuccess("x", 0) }, "x degraded 33.3 %",
+			"Its last call succeeded; the last failure was at 00:00:00 (timeout)."},
+		{"called by hand", nil, func(r *toolhealth.Registry) {
+			r.AllowRequest("x")
+			_, _ = (&toolhealth.Gate{Registry: r}).Allow(context.Background(), "x")
+		},
+			"x healthy 1 call in flight no calls", "It is being called: 1 call in flight. None has ended in the last minutes."},
 		{"open", nil, func(r *toolhealth.Registry) { fail(r, "x", 3) }, "x open 5 s probe in 25 s 0 %", "3 failures in a row, the last one timeout"},
 		{"due", nil, func(r *toolhealth.Registry) { fail(r, "x", 3); time.Sleep(time.Minute) }, "x open 65 s the next call is the probe", "nobody has called it since"},
 		{"half-open", nil, func(r *toolhealth.Registry) { fail(r, "x", 3); time.Sleep(30 * time.Second); r.AllowRequest("x") },

@@ -111,7 +111,7 @@ func TestGroup_SaysWhatItMeansAndWhatToDo(t *testing.T) {
 			r.Record("a/1", scene.Connection, 0)
 			r.Record("a/2", scene.Connection, 0)
 		},
-			"a reachable, 2 tools", "a/1 unhealthy 0 %", "the last ones did not reach it: 2 failures in a row, the last one connection.", "Most of its calls fail", true, false},
+			"a reachable, 2 tools", "a/1 unhealthy 0 %", "the last ones did not reach it: 2 failures in a row, the last one connection.", "Its only call so far failed (connection)", true, false},
 		{"open", nil, down, "a open 5 s probe in 25 s 2 tools", "a/1 group open 5 s probe in 25 s", "so every call of its 2 tools is refused until a probe gets through: 3 failures in a row",
 			"Its group a has been out of reach", true, false},
 		{"due", nil, func(r *toolhealth.Registry) { down(r); time.Sleep(time.Minute) }, "a open 65 s the next call is the probe 2 tools",

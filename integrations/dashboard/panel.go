@@ -188,7 +188,12 @@ func guardFigures(g toolhealth.GuardCounts) []figure {
 // advice says what the figures mean and what to do.
 func advice(r *row) (out []string) {
 	t, w := r.health, r.window
-	out = append(out, meaning(r))
+	if says := meaning(r); says != "" {
+		out = append(out, says)
+	}
+	if r.hang > 0 {
+		out = append(out, r.whatToDoOfHang())
+	}
 	if r.byGroup && t.State != toolhealth.StateClosed && t.IsolatedBy == "" {
 		out = append(out, "Its own breaker is open, too.")
 	}
@@ -208,13 +213,29 @@ func advice(r *row) (out []string) {
 	}
 	if g := &t.Guard; g.Abandoned > 0 {
 		out = append(out, fmt.Sprintf("%d abandoned attempts are still running: the function ignores its ctx. Isolate the tool, then fix the function.", g.Abandoned))
-	} else if g.InFlight > 0 && g.Oldest > 5*time.Minute {
-		out = append(out, "A call has been running for "+span(g.Oldest)+": set a timeout.")
 	}
 	return out
 }
 
-// meaning says what the condition of the tool means.
+// whatToDoOfHang says what to do about a call that hangs.
+func (r *row) whatToDoOfHang() string {
+	t := r.health
+	says := "A call of it has been running for " + seconds(r.hang) + ". "
+	if n := t.Guard.InFlight; n > 1 {
+		says = fmt.Sprintf("%d calls of it are running, the oldest for %s. ", n, seconds(r.hang))
+	}
+	switch {
+	case t.InFlight == 0: // the call is out, but not in this tool
+		return says + "The tool itself is not at work: the call waits for its next attempt, or a substitute is at it. Look at its substitutes."
+	case t.Available:
+		says += "Isolate keeps new calls away; what runs already goes on. "
+	default:
+		says += "New calls are refused; what runs already goes on. "
+	}
+	return says + "If it runs for longer than timeout and retries of the tool allow, the function ignores its ctx: set detach, or restart the program."
+}
+
+// meaning says what the condition of the tool means; "" if only that a call hangs.
 func meaning(r *row) string {
 	t, w := r.health, r.window
 	switch {
@@ -235,13 +256,26 @@ func meaning(r *row) string {
 	case t.State == toolhealth.StateOpen:
 		return fmt.Sprintf("It is down since %s, and the breaker does its work: %d failures in a row, the last one %s. Re-route its calls, and tell whoever runs the tool.",
 			clock(t.DownSince), t.ConsecutiveFailures, plain(t.LastFailure.String()))
+	case r.succeededLast():
+		return fmt.Sprintf("Its last call succeeded; the last failure was at %s (%s). Its score rises with each success. If it fails now and then, set failure_rate.",
+			clock(t.LastFailureAt), plain(t.LastFailure.String()))
+	case t.Score < 0.8 && t.ConsecutiveFailures > 0 && t.LastFailure == toolhealth.KindTimeout:
+		return fmt.Sprintf("It does not answer in time: %s in a row, the last one at %s. Calls still go to it; more failures in a row open its breaker. "+
+			"If it is only slow, raise its timeout; if it is stuck, isolate it, and tell whoever runs it.",
+			counted(t.ConsecutiveFailures, "failure"), clock(t.LastFailureAt))
+	case t.Failures == 1 && t.TotalCalls() == 1:
+		return fmt.Sprintf("Its only call so far failed (%s). Calls still go to it; more failures in a row open its breaker.", plain(t.LastFailure.String()))
 	case t.Status == toolhealth.Unhealthy:
 		return "Most of its calls fail, but not enough in a row to open the breaker. Set failure_rate if it shall open."
 	case t.Status == toolhealth.Degraded && t.Score < 0.8:
 		return "It fails now and then, and calls still go to it. If that lasts, set failure_rate."
 	case t.Status == toolhealth.Degraded:
 		return "Calls go to it, but they come to nothing."
-	case w.Calls+w.Refused == 0:
+	case r.hang > 0:
+		return ""
+	case noneEnded(w) && running(t) > 0:
+		return "It is being called: " + counted(running(t), "call") + " in flight. None has ended in the last minutes."
+	case noneEnded(w) && w.Refused == 0:
 		return "Nobody has called it in the last minutes."
 	}
 	return "It is well: calls go through."

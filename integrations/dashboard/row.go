@@ -18,6 +18,7 @@ type row struct {
 	at     time.Time
 	// byGroup says that the breaker of its group is what holds its calls up.
 	byGroup bool
+	hang    time.Duration // how long its oldest call runs, if that hangs; else zero
 
 	ID           int
 	Name         string
@@ -30,7 +31,7 @@ type row struct {
 const longName = 30
 
 func newRow(h *toolhealth.ToolHealth, w *watch.Window, g *toolhealth.GroupHealth, at time.Time) *row {
-	r := &row{health: h, window: w, group: g, at: at, Name: h.Tool, Base: h.Tool, Long: len(h.Tool) > longName, Epoch: h.Epoch}
+	r := &row{health: h, window: w, group: g, at: at, hang: hanging(h, w), Name: h.Tool, Base: h.Tool, Long: len(h.Tool) > longName, Epoch: h.Epoch}
 	if i := strings.LastIndexAny(h.Tool, "/|:"); i > 0 && i < len(h.Tool)-1 {
 		r.Prefix, r.Base = h.Tool[:i+1], h.Tool[i+1:]
 	}
@@ -66,19 +67,73 @@ func heldByGroup(h *toolhealth.ToolHealth, g *toolhealth.GroupHealth) bool {
 // works says how well a tool is that calls go to.
 func (r *row) works() {
 	h, w := r.health, r.window
-	switch {
+	switch out := running(h); {
+	case r.hang > 0:
+		r.is(rankHangs, "warn", "wait", "hangs", "has a call running")
+		r.DownSince, r.Down = r.at.Add(-r.hang).UnixMilli(), seconds(r.hang)
+		r.What = counted(out, "call") + " in flight"
 	case h.Status == toolhealth.Unhealthy:
-		r.is(rankUnhealthy, "bad", "warn", "unhealthy", "fails"+inBrackets(h.LastFailure))
+		r.is(rankUnhealthy, "bad", "warn", "unhealthy", r.orFailed("fails"))
 	case h.Status == toolhealth.Degraded && h.RejectedInRow > 0 && h.Score >= 0.8:
 		r.is(rankDegraded, "warn", "warn", "degraded", "rejects every call")
 		r.What = count(h.RejectedInRow) + " rejected in a row"
 	case h.Status == toolhealth.Degraded:
-		r.is(rankDegraded, "warn", "warn", "degraded", "is degraded"+inBrackets(h.LastFailure))
-	case w.Calls+w.Rejected+w.Throttled+w.Refused == 0:
+		r.is(rankDegraded, "warn", "warn", "degraded", r.orFailed("is degraded"))
+	case noneEnded(w) && out > 0:
+		r.is(rankHealthy, "ok", "ok", "healthy", "is healthy")
+		r.What = counted(out, "call") + " in flight"
+	case noneEnded(w) && w.Refused == 0:
 		r.is(rankIdle, "idle", "idle", "healthy, idle", "is idle")
 	default:
 		r.is(rankHealthy, "ok", "ok", "healthy", "is healthy")
 	}
+	if r.hang == 0 && r.worksAgain() {
+		r.What = "works again"
+	}
+}
+
+// hangAfter is how long a call runs at least before the page says that it hangs.
+const hangAfter = 30 * time.Second
+
+// hanging returns how long the oldest guarded call of a tool has been running, if that is
+// much longer than its slow calls took; else zero. How long other calls run is not known.
+func hanging(h *toolhealth.ToolHealth, w *watch.Window) time.Duration {
+	if g := &h.Guard; g.InFlight > 0 && g.Oldest > max(hangAfter, 3*h.P99, 3*w.P99) {
+		return g.Oldest
+	}
+	return 0
+}
+
+// running returns how many calls of a tool are in flight, guarded or not.
+func running(h *toolhealth.ToolHealth) int { return max(int(h.InFlight), h.Guard.InFlight) }
+
+// noneEnded reports whether no call that was let in ended in the window.
+func noneEnded(w *watch.Window) bool { return w.Calls+w.Rejected+w.Throttled == 0 }
+
+// succeededLast reports whether the last call of a tool with a low score succeeded.
+func (r *row) succeededLast() bool {
+	h := r.health
+	return h.State == toolhealth.StateClosed && h.ConsecutiveFailures == 0 && h.Score < 0.8 && !h.LastFailureAt.IsZero()
+}
+
+// worksAgain reports whether the last call of such a tool succeeded and none has failed for
+// a minute: one success alone is no proof.
+func (r *row) worksAgain() bool {
+	return r.succeededLast() && r.at.Sub(r.health.LastFailureAt) >= time.Minute
+}
+
+// orFailed says what the failures of a tool amount to: that it failed, if its last call
+// succeeded, else why.
+func (r *row) orFailed(why string) string {
+	kind := inBrackets(r.health.LastFailure)
+	if !r.succeededLast() {
+		return why + kind
+	}
+	failed := "failed until " + r.health.LastFailureAt.Format("15:04") + kind
+	if r.worksAgain() {
+		return failed + ", works again"
+	}
+	return failed + ", its last call succeeded"
 }
 
 // cells is what the table shows of a row beyond its condition.

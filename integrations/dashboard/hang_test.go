@@ -124,6 +124,25 @@ func TestPage_ToolThatWorksAgainDoesNotFail(t *testing.T) {
 	})
 }
 
+// An operator's reset is no success.
+func TestPage_ToolThatWasResetOnlyFailed(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, s site) {
+		for _, failures := range []int{1, 3} {
+			fail(s.registry, "x", failures)
+			time.Sleep(70 * time.Second)
+			s.registry.Reset("x", "alice")
+			time.Sleep(5 * time.Second)
+			html := body(t, s.page, "/x/")
+			assert.Regexp(t, `x failed until 00:0\d \(timeout\)$`, section(html, "banner"))
+			assert.NotContains(t, html, "works again")
+			assert.Regexp(t, `Calls go to it again; the last failure was at 00:0\d:\d\d \(timeout\)\.`, words(body(t, s.page, "/x/panel?tool=x")))
+			s.registry.RecordSuccess("x", 0)
+			time.Sleep(5 * time.Second)
+			assert.Contains(t, section(body(t, s.page, "/x/"), "banner"), ", works again", "the watcher saw it succeed")
+		}
+	})
+}
+
 func TestRow_HangsLongAfterItsSlowCalls(t *testing.T) {
 	for _, c := range []struct {
 		name     string

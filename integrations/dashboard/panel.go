@@ -235,6 +235,11 @@ func (r *row) whatToDoOfHang() string {
 	return says + "If it runs for longer than timeout and retries of the tool allow, the function ignores its ctx: set detach, or restart the program."
 }
 
+// lastFailure says when a tool failed last, and how.
+func (r *row) lastFailure() string {
+	return "the last failure was at " + clock(r.health.LastFailureAt) + " (" + plain(r.health.LastFailure.String()) + ")."
+}
+
 // meaning says what the condition of the tool means; "" if only that a call hangs.
 func meaning(r *row) string {
 	t, w := r.health, r.window
@@ -256,9 +261,10 @@ func meaning(r *row) string {
 	case t.State == toolhealth.StateOpen:
 		return fmt.Sprintf("It is down since %s, and the breaker does its work: %d failures in a row, the last one %s. Re-route its calls, and tell whoever runs the tool.",
 			clock(t.DownSince), t.ConsecutiveFailures, plain(t.LastFailure.String()))
-	case r.succeededLast():
-		return fmt.Sprintf("Its last call succeeded; the last failure was at %s (%s). Its score rises with each success. If it fails now and then, set failure_rate.",
-			clock(t.LastFailureAt), plain(t.LastFailure.String()))
+	case r.succeededLast:
+		return "Its last call succeeded; " + r.lastFailure() + " Its score rises with each success. If it fails now and then, set failure_rate."
+	case r.hasFailed:
+		return "Calls go to it again; " + r.lastFailure() + " Its score rises with each success."
 	case t.Score < 0.8 && t.ConsecutiveFailures > 0 && t.LastFailure == toolhealth.KindTimeout:
 		return fmt.Sprintf("It does not answer in time: %s in a row, the last one at %s. Calls still go to it; more failures in a row open its breaker. "+
 			"If it is only slow, raise its timeout; if it is stuck, isolate it, and tell whoever runs it.",

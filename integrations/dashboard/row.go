@@ -19,6 +19,9 @@ type row struct {
 	// byGroup says that the breaker of its group is what holds its calls up.
 	byGroup bool
 	hang    time.Duration // how long its oldest call runs, if that hangs; else zero
+	// hasFailed says that its score is low although no failure counts against it now, and
+	// succeededLast that this is because its last call succeeded.
+	hasFailed, succeededLast bool
 
 	ID           int
 	Name         string
@@ -30,12 +33,19 @@ type row struct {
 // longName is how long a name may be in one line of the table, in bytes.
 const longName = 30
 
-func newRow(h *toolhealth.ToolHealth, w *watch.Window, g *toolhealth.GroupHealth, at time.Time) *row {
+// newRow makes the row of a tool. lastSuccess says when a sample saw the last success of a
+// tool.
+func newRow(h *toolhealth.ToolHealth, w *watch.Window, g *toolhealth.GroupHealth, at time.Time, lastSuccess func(tool string) time.Time) *row {
 	r := &row{health: h, window: w, group: g, at: at, hang: hanging(h, w), Name: h.Tool, Base: h.Tool, Long: len(h.Tool) > longName, Epoch: h.Epoch}
 	if i := strings.LastIndexAny(h.Tool, "/|:"); i > 0 && i < len(h.Tool)-1 {
 		r.Prefix, r.Base = h.Tool[:i+1], h.Tool[i+1:]
 	}
 	r.byGroup = heldByGroup(h, g)
+	if h.State == toolhealth.StateClosed && h.ConsecutiveFailures == 0 && h.Score < 0.8 && !h.LastFailureAt.IsZero() {
+		r.hasFailed = true
+		// Else an operator may have ended the row of failures.
+		r.succeededLast = h.LastFailureAt.After(h.Since) || lastSuccess(h.Tool).After(h.LastFailureAt)
+	}
 	switch {
 	case r.byGroup:
 		r.holds(groupBreaker(g, at))
@@ -110,30 +120,26 @@ func running(h *toolhealth.ToolHealth) int { return max(int(h.InFlight), h.Guard
 // noneEnded reports whether no call that was let in ended in the window.
 func noneEnded(w *watch.Window) bool { return w.Calls+w.Rejected+w.Throttled == 0 }
 
-// succeededLast reports whether the last call of a tool with a low score succeeded.
-func (r *row) succeededLast() bool {
-	h := r.health
-	return h.State == toolhealth.StateClosed && h.ConsecutiveFailures == 0 && h.Score < 0.8 && !h.LastFailureAt.IsZero()
-}
-
-// worksAgain reports whether the last call of such a tool succeeded and none has failed for
-// a minute: one success alone is no proof.
+// worksAgain reports whether the last call of a tool with a low score succeeded and none has
+// failed for a minute: one success alone is no proof.
 func (r *row) worksAgain() bool {
-	return r.succeededLast() && r.at.Sub(r.health.LastFailureAt) >= time.Minute
+	return r.succeededLast && r.at.Sub(r.health.LastFailureAt) >= time.Minute
 }
 
-// orFailed says what the failures of a tool amount to: that it failed, if its last call
-// succeeded, else why.
+// orFailed says that a tool failed, if no failure counts against it now, else why.
 func (r *row) orFailed(why string) string {
 	kind := inBrackets(r.health.LastFailure)
-	if !r.succeededLast() {
+	if !r.hasFailed {
 		return why + kind
 	}
 	failed := "failed until " + r.health.LastFailureAt.Format("15:04") + kind
-	if r.worksAgain() {
-		return failed + ", works again"
+	switch {
+	case r.worksAgain():
+		failed += ", works again"
+	case r.succeededLast:
+		failed += ", its last call succeeded"
 	}
-	return failed + ", its last call succeeded"
+	return failed
 }
 
 // cells is what the table shows of a row beyond its condition.

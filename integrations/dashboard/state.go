@@ -60,9 +60,10 @@ func (h *handler) state() *state {
 	for i := range v.Summary.Groups {
 		groups[v.Summary.Groups[i].Group] = &v.Summary.Groups[i]
 	}
+	lastSuccess := func(tool string) time.Time { return h.watcher.Series(tool).LastSuccess }
 	for i := range v.Summary.Tools {
 		t := &v.Summary.Tools[i]
-		r := newRow(t, &v.Windows[i], groups[t.Group], v.Summary.At)
+		r := newRow(t, &v.Windows[i], groups[t.Group], v.Summary.At, lastSuccess)
 		if r.ID = h.ids[r.Name]; r.ID == 0 {
 			h.lastID++
 			r.ID = h.lastID

@@ -26,22 +26,22 @@ func (billing) Check(context.Context, *healthpb.HealthCheckRequest) (*healthpb.H
 	return nil, status.Error(codes.Unavailable, "the database is gone")
 }
 
-// start returns the address of a server with that service.
-func start(options ...grpc.ServerOption) (addr string, stop func()) {
+// start makes the server serve that service, and returns its address.
+func start(server *grpc.Server) (addr string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}
-	server := grpc.NewServer(options...)
 	healthpb.RegisterHealthServer(server, billing{})
 	go func() { _ = server.Serve(listener) }()
-	return listener.Addr().String(), server.Stop
+	return listener.Addr().String()
 }
 
 // A breaker for each method that a client calls. The fourth call is not sent.
 func Example() {
-	addr, stop := start()
-	defer stop()
+	server := grpc.NewServer()
+	addr := start(server)
+	defer server.Stop()
 
 	gate := &toolhealth.Gate{Registry: toolhealth.NewRegistry()}
 	name := func(method string) string { return "billing" + method } // the group is "billing"
@@ -75,12 +75,13 @@ func Example() {
 // A server that spares a dependency which is gone. Its client, which has no breaker for
 // the method yet, is told to wait, and heeds it.
 func ExampleServer() {
-	there := &toolhealth.Gate{Registry: toolhealth.NewRegistry()}
-	addr, stop := start(
-		grpc.ChainUnaryInterceptor(grpchealth.Server(there, nil)),
-		grpc.ChainStreamInterceptor(grpchealth.StreamServer(there, nil)))
-	defer stop()
-	there.Registry.Hint("grpc.health.v1.Health/Check", toolhealth.HintDown, 2*time.Minute)
+	gate := &toolhealth.Gate{Registry: toolhealth.NewRegistry()}
+	server := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(grpchealth.Server(gate, nil)),
+		grpc.ChainStreamInterceptor(grpchealth.StreamServer(gate, nil)))
+	addr := start(server)
+	defer server.Stop()
+	gate.Registry.Hint("grpc.health.v1.Health/Check", toolhealth.HintDown, 2*time.Minute)
 
 	here := &toolhealth.Gate{Registry: toolhealth.NewRegistry()}
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -18,8 +18,9 @@ type catalog struct {
 // list is what is known of the tools of one server.
 type list struct {
 	acts    map[string]bool // whether tools act, by name; nil before the first whole list
-	fresh   bool            // the server has not changed its list since
-	changes int             // how often the server has said that its list has changed
+	fresh   bool            // acts is of this session, and the server has not changed its list since
+	changed bool            // the server has said that its list is not acts
+	changes int             // how often the server has said so, or was connected
 	// parts are the lists that are being read, by the cursor of the page that is to come.
 	parts map[string]*part
 }
@@ -80,6 +81,7 @@ func (c *catalog) learn(server, cursor string, tools []*mcp.Tool, next string) {
 	switch {
 	case next == "":
 		l.acts, l.fresh = p.acts, p.changes == l.changes
+		l.changed = l.changed && !l.fresh
 	case l.parts == nil, len(l.parts) >= maxParts:
 		l.parts = map[string]*part{next: p}
 	default:
@@ -89,6 +91,17 @@ func (c *catalog) learn(server, cursor string, tools []*mcp.Tool, next string) {
 
 // change notes that the list of the server is not what it was.
 func (c *catalog) change(server string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.of(server)
+	l.changes++
+	l.fresh, l.changed = false, true
+}
+
+// reconnect notes that the server was connected, maybe another version of it. What is known
+// of its tools counts until there is a new list: a read-only tool is not one that acts while
+// the list is under way.
+func (c *catalog) reconnect(server string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.of(server)
@@ -127,7 +140,7 @@ func (c *catalog) acts(tool string) bool {
 		return false
 	}
 	acts, known := l.acts[name]
-	return acts || !known || !l.fresh
+	return acts || !known || l.changed
 }
 
 // invented reports whether the server surely has no tool of that name.

@@ -3,6 +3,7 @@ package mcphealth_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -122,6 +123,62 @@ func TestTools_PolicyAfterListHasChanged(t *testing.T) {
 			soon(t, func() bool { return told.Load() > 0 })
 		})
 	}
+}
+
+// After a reconnect the new list is under way; until it is there, a read-only tool is
+// repeated as before.
+func TestTools_PolicyOutlastsReconnect(t *testing.T) {
+	first, second := newServer(), newServer()
+	addRaw(first, "reads", readOnly, good)
+	addRaw(first, "acts", nil, good)
+	var calls atomic.Int64
+	addRaw(second, "reads", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if calls.Add(1) == 2 {
+			<-ctx.Done() // its answer is lost
+		}
+		return good(ctx, req)
+	})
+	asked, answer := make(chan struct{}), make(chan struct{})
+	tell := sync.OnceFunc(func() { close(answer) })
+	defer tell()
+	second.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method == "tools/list" {
+				close(asked)
+				<-answer
+			}
+			return next(ctx, method, req)
+		}
+	})
+	var dials atomic.Int64
+	toFirst, toSecond := inMemory(t, first), inMemory(t, second)
+	w := newWorld(t, func(s *toolhealth.Settings) { s.Policy.Timeout, s.Policy.MaxAttempts = slow(500*time.Millisecond), 2 })
+	s := w.open(w.client(), func(ctx context.Context) (mcp.Transport, error) {
+		if dials.Add(1) == 1 {
+			return toFirst(ctx)
+		}
+		return toSecond(ctx)
+	})
+	acts := func(tool string) bool { return w.tools.Policy("srv/"+tool, toolhealth.Policy{}).SideEffects }
+	list(t, s)
+	soon(t, func() bool { return !acts("reads") })
+
+	for session := range first.Sessions() {
+		require.NoError(t, session.Close())
+	}
+	text, isError := ask(t, s, "reads")
+	assert.False(t, isError, text)
+	<-asked
+	assert.False(t, acts("reads"), "the last list counts")
+	assert.True(t, acts("acts"))
+	assert.True(t, acts("nonesuch"))
+	text, isError = ask(t, s, "reads")
+	assert.False(t, isError, text)
+	assert.EqualValues(t, 3, calls.Load(), "the call whose answer was lost is repeated")
+	assert.EqualValues(t, 2, dials.Load())
+
+	tell()
+	soon(t, func() bool { return acts("reads") }) // the new server says nothing of it
 }
 
 func TestTools_ChangedListOfBareSessionIsUnknown(t *testing.T) {

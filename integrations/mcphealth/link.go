@@ -163,7 +163,7 @@ func (s *Session) dial(d *dialing, caller context.Context) {
 	s.mu.Unlock()
 	close(d.done)
 	if err == nil {
-		s.tools.catalog.change(s.server.Name) // it may be another version of the server
+		s.tools.catalog.reconnect(s.server.Name)
 		s.relist()
 	}
 }

@@ -65,7 +65,8 @@ func (t *Tools) Settings(s toolhealth.Settings) toolhealth.Settings {
 // Policy returns p for a call of the tool, with SideEffects if the tool is one of a
 // server and its annotations say neither that it is read-only nor that it is idempotent,
 // and if no list has told of it, or none since the server said that its list has changed.
-// A tool of another kind has p. It is for PolicyOf of a guard.
+// After a reconnect the last list counts until the next one has come. A tool of another
+// kind has p. It is for PolicyOf of a guard.
 func (t *Tools) Policy(tool string, p toolhealth.Policy) toolhealth.Policy {
 	if t.catalog.acts(tool) {
 		p.SideEffects = true

@@ -6,7 +6,7 @@ replace github.com/toolhealth/toolhealth => ../..
 
 require (
 	github.com/stretchr/testify v1.12.1
-	github.com/toolhealth/toolhealth v0.0.0
+	github.com/toolhealth/toolhealth v0.0.0-00010101000000-000000000000
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0
 	go.opentelemetry.io/otel/sdk v1.47.0

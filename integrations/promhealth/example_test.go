@@ -15,8 +15,7 @@ import (
 )
 
 func Example() {
-	registry := toolhealth.NewRegistry()
-
+	registry := toolhealth.NewRegistry() // that of a guard is guard.Registry()
 	collector, err := promhealth.New(registry, promhealth.Options{})
 	if err != nil {
 		panic(err)

@@ -12,7 +12,7 @@ require (
 	github.com/rubyist/circuitbreaker v2.2.1+incompatible
 	github.com/sony/gobreaker/v2 v2.4.0
 	github.com/streadway/handy v0.0.0-20200128134331-0f66f006fb2e
-	github.com/toolhealth/toolhealth v0.0.0
+	github.com/toolhealth/toolhealth v0.0.0-00010101000000-000000000000
 	github.com/zeromicro/go-zero v1.10.3
 	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da
 	golang.org/x/sys v0.48.0

@@ -93,6 +93,7 @@ func everything(t *testing.T) *prometheus.Registry {
 	for _, tool := range []string{"maps/a", "maps/b", "maps/c"} {
 		fail(r, tool, toolhealth.KindConnection, 1)
 	}
+	r.Hint("maps/a", toolhealth.HintSuspect, time.Minute)
 	r.Isolate("maps/route", "")
 	r.Record("maps/route", toolhealth.Verdict{Outcome: toolhealth.OutcomeRejected, Kind: toolhealth.KindGone}, 0)
 	r.Record("maps/route", toolhealth.Verdict{Outcome: toolhealth.OutcomeNeutral, Kind: toolhealth.KindCanceled}, 0)
@@ -239,8 +240,8 @@ func TestCollector_HintsAndObservations(t *testing.T) {
 	r.Hint("a", toolhealth.HintSuspect, time.Minute)
 	r.Hint("b", toolhealth.HintDown, time.Minute)
 	assert.Equal(t, map[string]float64{
-		`tool_hint{hint="suspected",tool="a"}`: 1, `tool_hint{hint="reported",tool="a"}`: 0,
-		`tool_hint{hint="suspected",tool="b"}`: 0, `tool_hint{hint="reported",tool="b"}`: 1,
+		`tool_hint{hint="suspected",tool="a"}`: 1,
+		`tool_hint{hint="reported",tool="b"}`:  1,
 	}, values(gather(t, p), "tool_hint"))
 }
 

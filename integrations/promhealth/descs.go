@@ -65,7 +65,7 @@ func (d *descs) ofTools(add func(name, help string, labels ...string) *desc, too
 	d.streak = add("tool_consecutive_failures", "Failures in a row.", "tool")
 	d.rejectedInRow = add("tool_rejected_in_row", "Last attempts that show a dead key or a tool that has changed.", "tool")
 	d.lastFailure = add("tool_last_failure_timestamp_seconds", "When the last failure ended; absent without any.", "tool")
-	d.hint = add("tool_hint", "What other replicas say: 1 for suspected while they suspect the tool, for reported while the breaker is open only because of them.", "tool", "hint")
+	d.hint = add("tool_hint", "What other replicas say: 1 for suspected while they suspect the tool, for reported while the breaker is open only because of them; else absent.", "tool", "hint")
 	d.inFlight = add("calls_in_flight", "Permits that are out.", "tool")
 	d.calls = add("calls_total", "Attempts that ended, by outcome.", "tool", "outcome")
 	d.failures = add("failures_total", "Attempts whose failure counts against the tool, by kind.", "tool", "kind")

@@ -121,8 +121,12 @@ func (e *emitter) gauges(tool string, h *toolhealth.ToolHealth, guarded bool) {
 	e.since(d.lastFailure, h.LastFailureAt, tool)
 	e.gauge(d.streak, float64(h.ConsecutiveFailures), tool)
 	e.gauge(d.rejectedInRow, float64(h.RejectedInRow), tool)
-	e.gauge(d.hint, one(h.Suspected), tool, "suspected")
-	e.gauge(d.hint, one(h.Reported), tool, "reported")
+	if h.Suspected { // few tools ever are, so there is no series of zeros
+		e.gauge(d.hint, 1, tool, "suspected")
+	}
+	if h.Reported {
+		e.gauge(d.hint, 1, tool, "reported")
+	}
 	e.gauge(d.inFlight, float64(h.InFlight), tool)
 	if guarded {
 		e.gauge(d.guardInFlight, float64(h.Guard.InFlight), tool)

@@ -613,30 +613,33 @@ func (r *Registry) notifySettled(n *node, a machine.Answer, kind Kind, now int64
 }
 
 // settleBoth is settle after settleGroup, also if a hook of the group ends the goroutine.
-func (r *Registry) settleBoth(n *node, ev *machine.Event, ticket *stamp.Ticket, v Verdict, took, now int64) (ok bool) {
+func (r *Registry) settleBoth(n *node, ev *machine.Event, from *admission, v Verdict, took, now int64) (ok bool) {
 	if n.Value.group == nil {
 		return r.settle(n, ev, v, took, now)
 	}
 	defer func() { ok = r.settle(n, ev, v, took, now) }()
-	r.settleGroup(n, ticket, v, took, now)
+	r.settleGroup(n, from, v, took, now)
 	return ok
 }
 
-// settleGroup tells the group of n how a call ended, which has a ticket of it unless it
-// was made by name.
-func (r *Registry) settleGroup(n *node, ticket *stamp.Ticket, v Verdict, took, now int64) {
+// settleGroup tells the group of n how a call ended, whose admission is nil if it was made
+// by name.
+func (r *Registry) settleGroup(n *node, from *admission, v Verdict, took, now int64) {
 	g := n.Value.group
 	if g == nil {
 		return
 	}
-	ev := g.settlement(sourceOf(n), v, took, r.conf.Load().config.GroupServerErrors)
-	if ticket == nil {
-		ev.ByName = true
-	} else {
-		ev.Epoch, ev.Probe = ticket.GroupEpoch(g.snap.Load().Epoch), ticket.Probe
+	if from != nil && from.inner {
+		v = Verdict{Outcome: OutcomeNeutral}
 	}
-	if ticket != nil && ticket.Shared && ev.Outcome == machine.Neutral {
+	ev := g.settlement(sourceOf(n), v, took, r.conf.Load().config.GroupServerErrors)
+	switch {
+	case from == nil:
+		ev.ByName = true
+	case from.group.Shared && ev.Outcome == machine.Neutral:
 		return // the attempt around the call goes on
+	default:
+		ev.Epoch, ev.Probe = from.group.GroupEpoch(g.snap.Load().Epoch), from.group.Probe
 	}
 	if ev.Probe || !g.indifferent(&ev) {
 		r.applyGroup(g, &ev, now)
@@ -947,7 +950,7 @@ func (a *admission) succeed(r *Registry, now int64) {
 	e.stats.settled.Add(1)
 	if s := e.snap.Load(); a.tool.Probe || !s.UnmovedBy(took) || a.group.Probe || !e.group.unmoved() {
 		ev := a.event(machine.OpSettle)
-		r.settleBoth(a.node, &ev, &a.group, Verdict{}, took, now)
+		r.settleBoth(a.node, &ev, a, Verdict{}, took, now)
 	}
 }
 
@@ -961,12 +964,7 @@ func (a *admission) report(r *Registry, v Verdict, now int64) {
 	e.stats.outcome(v, took, now)
 	defer e.stats.settled.Add(1) // also if a hook ends the goroutine
 	ev := a.event(machine.OpSettle)
-	if a.inner {
-		defer r.settle(a.node, &ev, v, took, now) // also if a hook of the group ends the goroutine
-		r.settleGroup(a.node, &a.group, Verdict{Outcome: OutcomeNeutral}, took, now)
-		return
-	}
-	r.settleBoth(a.node, &ev, &a.group, v, took, now)
+	r.settleBoth(a.node, &ev, a, v, took, now)
 }
 
 // release gives the admission back unused and counts no outcome.

@@ -14,7 +14,7 @@ import (
 	"github.com/toolhealth/toolhealth"
 )
 
-// conn is one connection to the server. It ends once, whoever ends it.
+// conn is one connection to the server. It ends once: the first that ends it does.
 type conn struct {
 	session *Session
 	client  *client.Client

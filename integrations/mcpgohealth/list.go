@@ -161,7 +161,7 @@ func (s *Session) follow(c *conn) {
 				return
 			case <-time.After(followPause):
 			}
-			s.listChanged(c) // it may have, while nobody listened
+			s.listChanged(c) // it may have, before the session listened
 		}
 	})
 }

@@ -153,7 +153,7 @@ func (s *Session) dial(d *dialing, caller context.Context) {
 	l, err := s.connect(ctx)
 	if err == nil && !s.enter(l) {
 		err = errClosed
-		_ = l.close(true) // nobody knows of it
+		_ = l.close(true) // no session knows of it
 	}
 	if err != nil && err != errClosed {
 		err = unconnected(ctx, err)

@@ -52,7 +52,7 @@ func (s *Server) validate() error {
 // kept for it.
 //
 // A call that does not return when its attempt is over ends the session: the child
-// process is killed, whose standard input nobody reads. A session that is given up
+// process, which does not read its standard input, is killed. A session that is given up
 // otherwise ends when the last call in it has returned.
 //
 // All methods may be called from any goroutine.
@@ -244,7 +244,7 @@ func (s *Session) ping(ctx context.Context, l *link) error {
 const grace = 100 * time.Millisecond
 
 // watch ends l if a request does not return when its ctx is done: it hangs in a pipe that
-// nobody reads, where no ctx reaches it. stop is called when the request has returned.
+// the child does not read, where no ctx reaches it. stop is called when the request has returned.
 func (s *Session) watch(ctx context.Context, l *link) (stop func()) {
 	returned := make(chan struct{})
 	unwatch := context.AfterFunc(ctx, func() {

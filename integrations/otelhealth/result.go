@@ -18,7 +18,7 @@ type result struct {
 	reason    toolhealth.StopReason
 	attempts  int // -1 if it is not known
 	served    string
-	ran       bool   // a tool has run, and nobody has called it off
+	ran       bool   // a tool has run, and no later event has called it off
 	errorType string // "" if it is no error
 	text      string // of the status of an error
 }
